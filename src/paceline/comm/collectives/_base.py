@@ -1,0 +1,62 @@
+"""Collective: combines one tensor over all ranks. One method is required; the rest follows from it.
+
+    all_reduce_   in place, any length including 0, the same bits on every rank afterwards
+    broadcast_    = sum of bytes in which every rank but one gives zeros
+    all_gather    = sum of bytes in which every rank fills its own row
+    reduce_scatter = all_reduce_, then keep a slice
+
+The defaults move up to p times the bytes that are needed; a collective overrides those it is better at.
+Sums of bytes are exact: each byte has one non-zero summand.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from paceline.comm.world import World
+
+Operation = Literal["sum", "avg", "min", "max", "product"]
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+
+
+class Collective(ABC):
+    """Constructed on every rank of a world; all ranks call the same methods in the same order."""
+
+    def __init__(self, world: World) -> None:
+        self.rank = world.rank
+        self.size = world.size
+
+    @abstractmethod
+    def all_reduce_(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
+        """Combine `flat` over all ranks, in place."""
+
+    def broadcast_(self, flat: Tensor, src: int = 0) -> Tensor:
+        """Every rank gets rank `src`'s values, in place."""
+        raw = flat.view(torch.uint8)
+        if self.rank != src:
+            raw.zero_()
+        self.all_reduce_(raw)
+        return flat
+
+    def all_gather(self, flat: Tensor) -> Tensor:
+        """The tensors of all ranks, one row a rank."""
+        rows = torch.zeros(self.size, *flat.shape, dtype=flat.dtype, device=flat.device)
+        rows[self.rank] = flat
+        self.all_reduce_(rows.view(-1).view(torch.uint8))
+        return rows
+
+    def reduce_scatter(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
+        """This rank's slice of the combined tensor; slices differ in length by one element at most."""
+        whole = self.all_reduce_(flat.clone(), operation)
+        return whole.tensor_split(self.size)[self.rank].clone()
+
+    def barrier(self) -> None:
+        """Returns when every rank has called it."""
+        self.all_reduce_(torch.zeros(1))
+
+    def close(self) -> None:  # noqa: B027 - most collectives own nothing that needs closing
+        """Give back what the collective owns. Closing twice is harmless."""

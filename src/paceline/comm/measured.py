@@ -1,0 +1,55 @@
+"""Counts and times any collective, so that none of them does it itself.
+
+One clock read before and one after; about 1 µs a call. Nothing is communicated to measure.
+"""
+
+from __future__ import annotations
+
+import time
+
+from torch import Tensor
+
+from paceline.comm.collectives import Collective, Operation
+from paceline.metrics.clock import Meter
+
+
+class Measured(Collective):
+    """A collective that does what another does and tells a Meter."""
+
+    def __init__(self, inner: Collective, meter: Meter) -> None:
+        self.rank = inner.rank
+        self.size = inner.size
+        self._inner = inner
+        self._meter = meter
+
+    def all_reduce_(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
+        arrived = time.monotonic()
+        self._inner.all_reduce_(flat, operation)
+        self._meter.add(arrived, time.monotonic(), flat.nbytes)
+        return flat
+
+    def broadcast_(self, flat: Tensor, src: int = 0) -> Tensor:
+        arrived = time.monotonic()
+        self._inner.broadcast_(flat, src)
+        self._meter.add(arrived, time.monotonic(), flat.nbytes)
+        return flat
+
+    def all_gather(self, flat: Tensor) -> Tensor:
+        arrived = time.monotonic()
+        rows = self._inner.all_gather(flat)
+        self._meter.add(arrived, time.monotonic(), flat.nbytes)
+        return rows
+
+    def reduce_scatter(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
+        arrived = time.monotonic()
+        part = self._inner.reduce_scatter(flat, operation)
+        self._meter.add(arrived, time.monotonic(), flat.nbytes)
+        return part
+
+    def barrier(self) -> None:
+        arrived = time.monotonic()
+        self._inner.barrier()
+        self._meter.add(arrived, time.monotonic(), 0)
+
+    def close(self) -> None:
+        self._inner.close()

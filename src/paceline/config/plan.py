@@ -1,0 +1,144 @@
+"""Plan: everything that follows from a configuration, the size of a data set and a machine.
+
+It is computed once, before any process starts, printed, and then used by every rank; nothing derives the
+same number a second time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.config.run import RunConfig
+from paceline.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The derived values of one run."""
+
+    ranks: int
+    nodes: int
+    threads_per_rank: int
+    usable_cores: int
+    train_size: int
+    global_batch: int
+    steps_per_epoch: int
+    steps: int
+    epochs: int
+    samples: int
+    learning_rate: float
+    warmup_steps: int
+    notices: tuple[str, ...]
+
+    @property
+    def batch(self) -> float:
+        """Samples per rank and step (a mean where they are dealt unevenly)."""
+        share = self.global_batch / self.ranks
+        return int(share) if share.is_integer() else share
+
+    def lines(self, config: RunConfig) -> list[str]:
+        """The plan as a user reads it before anything starts."""
+        pieces = f", each in {config.micro_batches} micro-batches" if config.micro_batches > 1 else ""
+        where = f" on {self.nodes} nodes" if self.nodes > 1 else ""
+        decay = f", weight decay {config.weight_decay:g}" if config.weight_decay else ""
+        last = self.train_size - (self.steps_per_epoch - 1) * self.global_batch
+        short = f" (the last of each epoch: {last})" if last != self.global_batch else ""
+        rows = {
+            "data": f"{config.data}, {self.train_size:,} training samples",
+            "model": config.model,
+            "ranks": f"{self.ranks}{where} × {_count(self.threads_per_rank, 'thread')}, "
+            f"{config.strategy} over {config.collective}",
+            "step": f"{self.global_batch} samples{short} = {self.ranks} × {self.batch:g}{pieces}",
+            "length": f"{_count(self.epochs, 'epoch')} × {self.steps_per_epoch} steps, "
+            f"{self.steps:,} in all, {self.samples:,} samples",
+            "optimizer": f"{config.optimizer}, learning rate {self.learning_rate:g} {self._rule(config)}, "
+            f"momentum {config.momentum:g}{decay}",
+        }
+        return [f"{name:<10}{text}" for name, text in rows.items()] + [
+            f"note      {text}" for text in self.notices
+        ]
+
+    def _rule(self, config: RunConfig) -> str:
+        warm = f" after {self.warmup_steps} steps of warm-up" if self.warmup_steps else ""
+        scaled = "" if config.lr_rule == "none" else f", {config.lr:g} scaled by the {config.lr_rule} rule"
+        return f"({config.schedule}{warm}{scaled})"
+
+
+def make_plan(
+    config: RunConfig, train_size: int, usable_cores: int, *, local_ranks: int | None = None, nodes: int = 1
+) -> Plan:
+    """Derive and check; a plan that cannot work is a one-line error."""
+    global_batch = config.global_batch or (config.batch or 64) * config.ranks
+    if global_batch > train_size:
+        raise ConfigError(
+            f"a step of {global_batch} samples is more than the {train_size} of {config.data!r}; "
+            f"use --global-batch {train_size} or less"
+        )
+    steps_per_epoch = math.ceil(train_size / global_batch)
+    steps = config.steps or (config.epochs or 1) * steps_per_epoch
+    epochs = math.ceil(steps / steps_per_epoch)
+    whole, rest = divmod(steps, steps_per_epoch)
+    local_ranks = local_ranks or config.ranks
+    threads = config.threads or max(1, usable_cores // local_ranks)
+    return Plan(
+        ranks=config.ranks,
+        nodes=nodes,
+        threads_per_rank=threads,
+        usable_cores=usable_cores,
+        train_size=train_size,
+        global_batch=global_batch,
+        steps_per_epoch=steps_per_epoch,
+        steps=steps,
+        epochs=epochs,
+        samples=whole * train_size + rest * global_batch,
+        learning_rate=scaled_learning_rate(config, global_batch),
+        warmup_steps=round(steps * warmup_share(config)),
+        notices=tuple(_notices(config, global_batch, usable_cores, local_ranks, threads)),
+    )
+
+
+def warmup_share(config: RunConfig) -> float:
+    """The share of steps spent warming up; one-cycle rises for a quarter of them unless told otherwise."""
+    if config.warmup is not None:
+        return config.warmup
+    return 0.25 if config.schedule == "one_cycle" else 0.0
+
+
+def scaled_learning_rate(config: RunConfig, global_batch: int) -> float:
+    """The learning rate for this global batch, by the rule the user chose."""
+    ratio = global_batch / (config.lr_base_batch or global_batch)
+    return config.lr * {"none": 1.0, "linear": ratio, "sqrt": math.sqrt(ratio)}[config.lr_rule]
+
+
+def dealt(global_batch: int, ranks: int) -> list[int]:
+    """How many samples of a full step each rank gets: sizes that differ by one at most, the first larger."""
+    share, extra = divmod(global_batch, ranks)
+    return [share + (rank < extra) for rank in range(ranks)]
+
+
+def _notices(
+    config: RunConfig, global_batch: int, cores: int, local_ranks: int, threads: int
+) -> Sequence[str]:
+    notices = []
+    if local_ranks * threads > cores:
+        notices.append(
+            f"{local_ranks} ranks × {_count(threads, 'thread')} share {_count(cores, 'core')}: "
+            "more ranks than cores cannot make this faster"
+            if local_ranks > cores
+            else f"{local_ranks} ranks × {threads} threads fight over {_count(cores, 'core')}"
+        )
+    if global_batch % config.ranks:
+        sizes = ", ".join(map(str, dealt(global_batch, config.ranks)))
+        notices.append(f"a step of {global_batch} does not divide by {config.ranks}: dealt as {sizes}")
+    if config.target is not None:
+        notices.append(
+            f"stops at the first evaluation with {config.target:.2%} test accuracy: the test set decides "
+            "when to stop, so that accuracy is no estimate of a new sample's"
+        )
+    return notices
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,84 @@
+"""The report as Markdown: the same sections, with the figures as files beside it (figures/*.svg)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from paceline.report import answer
+from paceline.report.content import Section
+from paceline.report.measured import Failure, StudyData
+from paceline.report.notices import notices
+from paceline.report.page import link, subtitle
+from paceline.report.tables import Cell, Table
+
+
+def render(study: StudyData, sections: list[Section], out: Path) -> str:
+    """The Markdown text; links are relative to `out`."""
+    blocks = [f"# {plain(study.title)}", plain(study.question), plain(subtitle(study)), *_answer(study)]
+    blocks += _notices(study)
+    for section in sections:
+        blocks += _section(section, out)
+    if study.commands:
+        blocks += ["## Reproduce", "\n".join(["```sh", *study.commands, "```"])]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def plain(text: str) -> str:
+    """Text that Markdown takes literally, on one line."""
+    for special in "\\`*_[]<>|":
+        text = text.replace(special, f"\\{special}")
+    return " ".join(text.split())
+
+
+def _answer(study: StudyData) -> Iterator[str]:
+    yield "## The answer"
+    figures = answer.key_figures(study)
+    rows = [[Cell(figure.label), Cell(figure.value), Cell(figure.note)] for figure in figures]
+    yield _table(Table("", ["", "", ""], rows), Path()) if rows else ""
+    for said in answer.answers(study):
+        yield f"### {plain(said.group.title)}"
+        yield "\n".join(f"- **{question}.** {plain(text)}" for question, text in said.parts())
+    yield plain(answer.RULE) if study.compared else ""
+
+
+def _notices(study: StudyData) -> Iterator[str]:
+    found = notices(study)
+    if found:
+        yield "## Warnings"
+        yield "\n".join(
+            f"- **{plain(notice.code)}:** {plain(text)}" + (f" ({plain(where)})" if where else "")
+            for notice in found
+            for text, where in notice.texts
+        )
+    if study.failures:
+        yield "## Cells without a result"
+        yield "\n".join(_failure(failure) for failure in study.failures)
+
+
+def _failure(failure: Failure) -> str:
+    who = f" (rank {failure.rank})" if failure.rank is not None else ""
+    return f"- **{plain(failure.id)}**{who}: {plain(failure.error)}"
+
+
+def _section(section: Section, out: Path) -> Iterator[str]:
+    yield f"## {section.title}"
+    yield plain(section.lead)
+    for drawing in section.drawings:
+        yield f"![{plain(drawing.description)}](figures/{drawing.name}.svg)"
+        yield f"*{plain(drawing.title)}.* {plain(drawing.caption)}"
+    for table in section.tables:
+        yield f"**{plain(table.title)}**"
+        yield _table(table, out)
+    yield f"From {plain(section.source)}."
+
+
+def _table(table: Table, out: Path) -> str:
+    heads = "| " + " | ".join(plain(name) for name, _ in table.heads) + " |"
+    rule = "|" + "|".join(" ---: " if number else " --- " for _, number in table.heads) + "|"
+    rows = ["| " + " | ".join(_cell(cell, out) for cell in row) + " |" for row in table.rows]
+    return "\n".join([heads, rule, *rows])
+
+
+def _cell(cell: Cell, out: Path) -> str:
+    return f"[{plain(cell.text)}]({link(cell.target, out)})" if cell.target else plain(cell.text)

@@ -1,0 +1,89 @@
+"""Strategy: decides when replicas exchange what. The loop knows nothing else of how ranks cooperate.
+
+    attach(model, optimizer)     align the replicas, install hooks, return the module to call
+    ┌ accumulating(): backward   these stay local
+    │ backward(loss)             the last one of a step completes the gradients
+    └ step()                     one update, then gradients are zero again
+    synchronize()                every rank holds the same parameters and buffers
+
+The loss of a rank is weighted so that the *mean* of the gradients over the seats is the gradient of the
+whole step, also when the last step is short or dealt unevenly. Strategies therefore average.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from paceline.comm.collectives import Collective
+from paceline.comm.world import World
+from paceline.metrics.clock import Meter
+from paceline.strategies._buckets import broadcast_together
+
+
+class Strategy(ABC):
+    """Constructed on every rank; its own options are keyword-only parameters of its constructor."""
+
+    lockstep: ClassVar[bool] = True
+    """Do all ranks step together?"""
+    single_node: ClassVar[bool] = False
+    """Does it need all ranks on one machine?"""
+    most_ranks: ClassVar[int | None] = None
+    """How many ranks it can have at most."""
+    collectives: ClassVar[tuple[str, ...] | None] = None
+    """The collectives it can use (None: any)."""
+
+    def __init__(self, world: World, collective: Collective, meter: Meter) -> None:
+        self.world = world
+        self.collective = collective
+        self.meter = meter
+
+    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
+        """Give every rank rank 0's parameters and buffers; returns the module to call in training."""
+        self.model = model
+        self.optimizer = optimizer
+        broadcast_together(self.collective, [*model.parameters(), *model.buffers()])
+        return model
+
+    @property
+    def seat(self) -> tuple[int, int]:
+        """(index, count): which slice of the data this rank trains on."""
+        return self.world.rank, self.world.size
+
+    @contextlib.contextmanager
+    def accumulating(self) -> Iterator[None]:
+        """Backward passes in here add to the gradients and communicate nothing."""
+        yield
+
+    def backward(self, loss: Tensor) -> None:
+        """The backward pass; a strategy that communicates inside it tells the meter here."""
+        loss.backward()
+
+    @abstractmethod
+    def step(self) -> None:
+        """The gradients of this rank are complete: make one update and leave them zero."""
+
+    def run(self, loop: Callable[[], None]) -> None:
+        """Run the training loop; a rank that serves others does that instead."""
+        loop()
+
+    def synchronize(self) -> None:
+        """Afterwards every rank holds the same parameters and buffers (here: rank 0's buffers)."""
+        broadcast_together(self.collective, list(self.model.buffers()))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs beyond model and optimizer."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The counterpart of state_dict."""
+        if state:
+            raise ValueError(f"{type(self).__name__} keeps no state, but was given {sorted(state)}")
+
+    def close(self) -> None:  # noqa: B027 - most strategies own nothing that needs closing
+        """Give back what the strategy owns. Closing twice is harmless."""

@@ -1,0 +1,117 @@
+"""The loop: epochs of steps, and at the end of each the only moment at which replicas are compared.
+
+for epoch:
+    for step:     data ─▶ forward ─▶ backward ─▶ strategy.step()
+    strategy.synchronize()
+    evaluate training and test set, exactly, over all ranks
+    journal, events, progress
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from paceline.comm.collectives import Collective
+from paceline.config import Plan, RunConfig
+from paceline.data.feed import Feed
+from paceline.data.resident import Resident
+from paceline.metrics.clock import Clock, Meter
+from paceline.metrics.journal import Journal
+from paceline.strategies import Strategy
+from paceline.train.evaluate import Metrics, evaluate, exact
+from paceline.train.optimize import factor, set_learning_rate
+from paceline.train.progress import Progress
+from paceline.train.step import Step
+from paceline.train.stretch import Stretch
+
+_STRETCH = 200  # steps a journal line holds at most: what a killed rank can lose
+
+
+@dataclass
+class Loop:
+    """Everything one rank trains with; calling it trains."""
+
+    config: RunConfig
+    plan: Plan
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    strategy: Strategy
+    collective: Collective
+    data: Resident
+    feed: Feed
+    step: Step
+    clock: Clock
+    meter: Meter
+    journal: Journal
+    progress: Progress
+    device: torch.device
+    done: int = 0
+    """Steps made so far."""
+
+    def __call__(self) -> None:
+        """Train until the planned steps are made or the target is reached."""
+        self.progress.begin(self.plan)
+        for epoch in range(self.plan.epochs):
+            self.model.train()
+            sums = self._train(epoch)
+            metrics = self._evaluate(epoch, sums)
+            if self.config.target is not None and metrics.accuracy >= self.config.target:
+                break
+        self.progress.end()
+
+    def _train(self, epoch: int) -> torch.Tensor:
+        """One pass over the data; returns this rank's [loss, correct, count]."""
+        sums = torch.zeros(3, dtype=torch.float64)
+        stretch = Stretch(epoch, self.done)
+        self.step.correct = 0
+        self.clock.resume()
+        for images, labels, count in self.feed.epoch(epoch, self.plan.global_batch, self.strategy.seat):
+            self._set_learning_rate()
+            images, labels = images.to(self.device), labels.to(self.device)
+            self.clock.lap("data")
+            loss = self.step(images, labels, count)
+            self.done += 1
+            stretch.add(loss, len(labels), self.meter.take_span())
+            sums += torch.tensor([loss, 0, len(labels)])
+            self.progress.step(self.done, count, loss / max(1, len(labels)))
+            self.clock.lap("other")
+            if len(stretch) == _STRETCH:
+                stretch = stretch.write(self.journal, self.clock)
+            if self.done == self.plan.steps:
+                break
+        stretch.write(self.journal, self.clock)
+        sums[1] = self.step.correct
+        return sums
+
+    def _evaluate(self, epoch: int, sums: torch.Tensor) -> Metrics:
+        """Replicas agree, then exact metrics; none of it counts as training time."""
+        started = time.monotonic()
+        self.progress.say("evaluating")
+        self.strategy.synchronize()
+        during = exact(self.collective, sums)
+        if self.config.train_accuracy == "eval":
+            train = evaluate(self.model, self.data.train, self.collective, self.device)
+        else:
+            train = during
+        test = evaluate(self.model, self.data.test, self.collective, self.device)
+        self.meter.take_span()  # what synchronizing sent belongs to no step
+        self.meter.take_seconds()
+        self.journal.write(
+            "epoch",
+            epoch=epoch,
+            step=self.done,
+            train_accuracy=train.accuracy,
+            test_accuracy=test.accuracy,
+            test_loss=test.loss,
+            evaluate_seconds=time.monotonic() - started,
+        )
+        self.progress.epoch(epoch, self.done, during.loss, train.accuracy, test.accuracy)
+        return test
+
+    def _set_learning_rate(self) -> None:
+        share = factor(self.config.schedule, self.done, self.plan.steps, self.plan.warmup_steps)
+        set_learning_rate(self.optimizer, self.plan.learning_rate * share)

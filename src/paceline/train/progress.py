@@ -1,0 +1,120 @@
+"""What rank 0 shows: a live line on a terminal, a plain line an epoch elsewhere. The other ranks are silent.
+
+epoch  3/15 ━━━━━━━━╸━━━━━━━━━━  412/938 steps  21,400 samples/s  loss 0.0713  test 98.41 %  0:00:41 left
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from paceline.config import Plan
+from paceline.metrics.events import Events
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+_REFRESH = 0.1  # seconds between two drawings; drawing costs about 1 ms
+
+
+class Progress(Protocol):
+    """What the loop tells; a rank that shows nothing gets `Silent`."""
+
+    def begin(self, plan: Plan) -> None: ...
+    def step(self, done: int, samples: int, loss: float) -> None: ...
+    def say(self, doing: str) -> None: ...
+    def epoch(self, epoch: int, step: int, loss: float, train: float, test: float) -> None: ...
+    def end(self) -> None: ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def begin(self, plan: Plan) -> None: ...
+    def step(self, done: int, samples: int, loss: float) -> None: ...
+    def say(self, doing: str) -> None: ...
+    def epoch(self, epoch: int, step: int, loss: float, train: float, test: float) -> None: ...
+    def end(self) -> None: ...
+
+
+class Shown:
+    """Rank 0's: TensorBoard events always; lines or a live bar unless `quiet`."""
+
+    def __init__(self, folder: Path, *, quiet: bool) -> None:
+        self._events = Events(folder)
+        self._quiet = quiet
+        self._live = not quiet and sys.stderr.isatty()
+        self._samples = 0
+        self._drawn = 0.0
+        self._accuracy = ""
+
+    def begin(self, plan: Plan) -> None:
+        self._plan = plan
+        self._started = self._epoch_started = time.monotonic()
+        if self._live:
+            self._bar = _bar()
+            self._task = self._bar.add_task("training", total=plan.steps, note="")
+            self._bar.start()
+
+    def step(self, done: int, samples: int, loss: float) -> None:
+        self._samples += samples
+        now = time.monotonic()
+        if not self._live or now - self._drawn < _REFRESH:
+            return
+        self._drawn = now
+        epoch = (done - 1) // self._plan.steps_per_epoch + 1
+        rate = self._samples / (now - self._started)
+        note = f"{rate:,.0f} samples/s  loss {loss:.4f}{self._accuracy}"
+        self._bar.update(
+            self._task, completed=done, note=note, description=f"epoch {epoch}/{self._plan.epochs}"
+        )
+        self._bar.refresh()
+
+    def say(self, doing: str) -> None:
+        if self._live:
+            self._bar.update(self._task, note=doing)
+            self._bar.refresh()
+
+    def epoch(self, epoch: int, step: int, loss: float, train: float, test: float) -> None:
+        now = time.monotonic()
+        rate = self._samples / max(1e-9, now - self._started)
+        self._events.scalars(
+            step,
+            {"loss/train": loss, "accuracy/train": train, "accuracy/test": test, "samples_per_second": rate},
+        )
+        self._accuracy = f"  test {test:.2%}"
+        if self._quiet:
+            return
+        line = (
+            f"epoch {epoch + 1:>3}/{self._plan.epochs}  loss {loss:.4f}  train {train:.2%}  test {test:.2%}  "
+            f"{now - self._epoch_started:.1f} s"
+        )
+        self._epoch_started = now
+        if self._live:
+            self._bar.console.print(line)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._live:
+            self._bar.stop()
+        self._events.close()
+
+
+def _bar() -> Bar:
+    """Made (and rich imported) only where there is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        auto_refresh=False,  # no second thread beside training
+        transient=True,
+    )

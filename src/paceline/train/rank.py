@@ -1,0 +1,152 @@
+"""One rank: build a dozen things, one line each, run the loop, leave a complete journal.
+
+Runs the same under our own launcher and under torchrun. Random numbers: the model is built from the run's
+seed on every rank (and rank 0's is sent to all), the order and the augmentation of the data depend on seed
+and position alone, and only what must differ between ranks (dropout) is seeded by rank.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch._dynamo  # the first optimizer imports it: 0.9 s, here once in the zygote and not in every rank
+
+from paceline.comm.measured import Measured
+from paceline.comm.world import World, joined
+from paceline.config import Plan, RunConfig, config_hash
+from paceline.data import Order, Prepared
+from paceline.data.feed import Feed
+from paceline.data.resident import Resident
+from paceline.launch.environment import Place
+from paceline.metrics import resources
+from paceline.metrics.clock import Clock, Meter
+from paceline.metrics.journal import Journal
+from paceline.metrics.summary import summarise
+from paceline.registry import COLLECTIVES, STRATEGIES
+from paceline.strategies import Strategy
+from paceline.train.build import build_model
+from paceline.train.loop import Loop
+from paceline.train.optimize import make_optimizer
+from paceline.train.progress import Progress, Shown, Silent
+from paceline.train.step import Step
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What every rank of a run is told before it starts."""
+
+    config: RunConfig
+    plan: Plan
+    prepared: Prepared
+    folder: Path
+    command: str
+    scaling: str | None = None
+    quiet: bool = False
+
+
+def run_rank(assignment: Assignment, place: Place) -> None:
+    """Join, train, record; rank 0 merges the journals when all are complete."""
+    torch.set_num_threads(assignment.plan.threads_per_rank)
+    with joined(place, assignment.config.deadline) as world:
+        folder = Path(world.agree("run folder", str(assignment.folder)))
+        assignment = dataclasses.replace(assignment, folder=folder)
+        journal = Journal(assignment.folder, world.rank)
+        try:
+            collective = _train(assignment, place, world, journal)
+        finally:
+            journal.close()
+        collective.barrier()
+        if world.rank == 0:
+            summarise(assignment.folder)
+        collective.close()
+
+
+def _train(assignment: Assignment, place: Place, world: World, journal: Journal) -> Any:
+    config, plan = assignment.config, assignment.plan
+    clock, meter = Clock(), Meter()
+    collective = COLLECTIVES.make(config.collective, world, options=config.collective_options)
+    measured = Measured(collective, meter)
+    strategy: Strategy = STRATEGIES.make(
+        config.strategy, world, measured, meter, options=config.strategy_options
+    )
+    data = Resident(assignment.prepared)
+    torch.manual_seed(config.seed)
+    model = build_model(config, data.shape, data.classes).to(world.device)
+    optimizer = make_optimizer(config, model.parameters(), plan.learning_rate)
+    module = strategy.attach(model, optimizer)
+    torch.manual_seed(_own_seed(config.seed, world.rank))
+    feed = Feed(data.train, Order(len(data.train), config.seed), augment=config.augment)
+    step = Step(
+        module,
+        strategy,
+        clock,
+        meter,
+        micro_batches=config.micro_batches,
+        label_smoothing=config.label_smoothing,
+    )
+    progress: Progress = Shown(assignment.folder, quiet=assignment.quiet) if world.rank == 0 else Silent()
+    loop = Loop(
+        config, plan, model, optimizer, strategy, collective, data, feed, step,
+        clock, meter, journal, progress, world.device,
+    )  # fmt: skip
+    journal.write("start", **_start(assignment, place, strategy, model))
+    strategy.run(loop)
+    journal.write("end", **_end(loop, meter))
+    strategy.close()
+    return collective
+
+
+def _own_seed(seed: int, rank: int) -> int:
+    """A seed of this rank's own, far from every other rank's of every other run."""
+    return int(np.random.SeedSequence((seed, rank, 0xD20)).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _start(
+    assignment: Assignment, place: Place, strategy: Strategy, model: torch.nn.Module
+) -> dict[str, Any]:
+    config, prepared = assignment.config, assignment.prepared
+    now = time.time()
+    line = {
+        "rank": place.rank,
+        "size": place.size,
+        "boot_id": resources.boot_id(),
+        "startup_seconds": now - place.started,
+        "lockstep": strategy.lockstep,
+    }
+    if place.rank:
+        return line
+    return line | {
+        "id": assignment.folder.name,
+        "launcher": place.launcher,
+        "scaling": assignment.scaling,
+        "config": config.as_dict(),
+        "config_hash": config_hash(config.as_dict()),
+        "plan": dataclasses.asdict(assignment.plan) | {"batch": assignment.plan.batch},
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "data_bytes": prepared.data_bytes,
+        "data_verified": prepared.verified,
+        "data_notice": prepared.notice,
+        "machine": resources.machine(),
+        "versions": resources.versions(),
+        "commit": resources.commit(),
+        "command": assignment.command,
+        "started": place.started,
+        "started_at": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(place.started)),
+    }
+
+
+def _end(loop: Loop, meter: Meter) -> dict[str, Any]:
+    return {
+        "time": time.time(),
+        "steps": loop.done,
+        "messages": meter.calls,
+        "bytes": meter.bytes,
+        "peak_memory_bytes": resources.peak_memory_bytes(),
+        "proportional_memory_bytes": resources.proportional_memory_bytes(),
+    }

@@ -1,0 +1,150 @@
+"""From a configuration to a finished run folder.
+
+    configuration ─▶ names and options checked ─▶ data prepared ─▶ plan printed ─▶ folder claimed
+                  ─▶ ranks started (or, under torchrun, this process is one) ─▶ summary.json
+
+Everything that can be wrong is found before the first process starts. This process is the zygote: it has
+imported torch and runs no tensor operation, because a fork after an OpenMP region would hang.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from paceline.atomic import write_json, write_text
+from paceline.config import Plan, RunConfig, config_hash, make_plan, to_toml
+from paceline.data import Prepared, prepare
+from paceline.data.augment import parse_augment
+from paceline.errors import ConfigError, RankFailed
+from paceline.launch import environment, local
+from paceline.launch.environment import Place
+from paceline.metrics.resources import usable_cores
+from paceline.registry import COLLECTIVES, MODELS, STRATEGIES
+from paceline.train.build import build_model
+from paceline.train.rank import Assignment, run_rank
+
+
+def execute(
+    config: RunConfig,
+    *,
+    started: float,
+    command: str,
+    ranks_given: bool = True,
+    scaling: str | None = None,
+    quiet: bool = False,
+    tick: Callable[[], None] | None = None,
+) -> Path:
+    """Run one configuration; returns its folder. A failed run leaves failed.json there and raises."""
+    place = environment.current()
+    if place is not None:
+        config = fitted(config, place, ranks_given)
+    check(config)
+    prepared = prepare(config.data, config.data_root, config.allow_unverified, dict(config.data_options))
+    check_model(config, prepared)
+    plan = plan_for(config, prepared, place)
+    leads = place is None or place.rank == 0
+    folder = claim_folder(config) if leads else Path()
+    if leads:
+        write_text(folder / "config.toml", to_toml(config.as_dict()))
+        if not quiet:
+            print("\n".join([*plan.lines(config), f"folder    {folder}", ""]), file=sys.stderr, flush=True)
+    assignment = Assignment(config, plan, prepared, folder, command, scaling, quiet)
+    if place is not None:
+        run_rank(assignment, place)
+        return folder
+    try:
+        local.start(
+            functools.partial(run_rank, assignment),
+            config.ranks,
+            threads=plan.threads_per_rank,
+            started=started,
+        )
+    except RankFailed as error:
+        write_json(
+            folder / "failed.json", {"error": str(error), "rank": error.rank, "details": error.details}
+        )
+        raise
+    return folder
+
+
+def fitted(config: RunConfig, place: Place, ranks_given: bool) -> RunConfig:
+    """Under a launcher the world's size is the launcher's; a different --ranks is a contradiction."""
+    if ranks_given and config.ranks != place.size:
+        raise ConfigError(
+            f"{place.launcher} started {place.size} ranks, but the configuration says "
+            f"ranks = {config.ranks}; leave out --ranks"
+        )
+    return config.replace(ranks=place.size)
+
+
+def check(config: RunConfig) -> None:
+    """Options against the constructors, and what a strategy says of itself."""
+    parse_augment(config.augment)
+    MODELS.check_options(config.model, config.model_options)
+    COLLECTIVES.check_options(config.collective, config.collective_options)
+    STRATEGIES.check_options(config.strategy, config.strategy_options)
+    strategy = STRATEGIES.load(config.strategy)
+    if strategy.most_ranks is not None and config.ranks > strategy.most_ranks:
+        raise ConfigError(
+            f"strategy {config.strategy!r} has at most {strategy.most_ranks} rank(s), not {config.ranks}; "
+            "use --strategy ddp"
+        )
+    if strategy.collectives is not None and config.collective not in strategy.collectives:
+        raise ConfigError(
+            f"strategy {config.strategy!r} works over {', '.join(strategy.collectives)} only, not "
+            f"{config.collective!r}; leave out --collective"
+        )
+
+
+def check_model(config: RunConfig, prepared: Prepared) -> None:
+    """Does our model take this data? Built on the meta device: nothing is computed, so forking stays safe."""
+    if ":" not in config.model:  # a factory of the user's own may do anything, so only a rank calls it
+        with torch.device("meta"):
+            build_model(config, prepared.shape, prepared.classes)
+
+
+def plan_for(config: RunConfig, prepared: Prepared, place: Place | None) -> Plan:
+    """The plan for this machine and this place in it."""
+    local_ranks = place.local_size if place else config.ranks
+    nodes = place.nodes if place else 1
+    return make_plan(config, prepared.train_size, usable_cores(), local_ranks=local_ranks, nodes=nodes)
+
+
+def claim_folder(config: RunConfig) -> Path:
+    """A folder that no other run has: --out, or the next free name below runs/."""
+    if config.out is not None:
+        folder = Path(config.out)
+        if any(folder.glob("journal-*.jsonl")) or (folder / "summary.json").exists():
+            raise ConfigError(f"{folder} already holds a run; choose another --out or remove it")
+        return _made(folder, exist_ok=True)
+    digest = config_hash(config.as_dict())[:6]
+    stem = f"{config.data}-{_safe(config.model)}-{_safe(config.strategy)}-p{config.ranks}-{digest}"
+    for number in range(1, 10_000):
+        folder = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
+        if not folder.exists():
+            return _made(folder, exist_ok=False)
+    raise ConfigError(f"runs/ holds 10,000 runs called {stem}; remove some or give --out")
+
+
+def command_line() -> str:
+    """The command that reproduces this run."""
+    return shlex.join(["paceline", *sys.argv[1:]])
+
+
+def _made(folder: Path, *, exist_ok: bool) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=exist_ok)
+    except OSError as error:
+        raise ConfigError(f"cannot make the folder {folder}: {os.strerror(error.errno or 0)}") from error
+    return folder
+
+
+def _safe(name: str) -> str:
+    return name.replace(":", "-").replace("/", "-")

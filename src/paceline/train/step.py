@@ -1,0 +1,64 @@
+"""One step: this rank's samples, in micro-batches, through forward, backward and the strategy.
+
+The loss of a micro-batch is the sum over its samples, weighted by seats/count, where count is the number of
+samples of the whole step over all ranks. The mean of the gradients over the seats is then exactly the
+gradient of the mean loss, whatever each rank got: a short last step, an uneven deal, or nothing at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from paceline.metrics.clock import Clock, Meter
+from paceline.strategies import Strategy
+
+
+class Step:
+    """Called once per step by the loop; sums what the loop reports."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        strategy: Strategy,
+        clock: Clock,
+        meter: Meter,
+        *,
+        micro_batches: int = 1,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        self._module = module
+        self._strategy = strategy
+        self._clock = clock
+        self._meter = meter
+        self._micro_batches = micro_batches
+        self._label_smoothing = label_smoothing
+        self.correct = 0
+
+    def __call__(self, images: Tensor, labels: Tensor, count: int) -> float:
+        """Make one update; returns the sum of this rank's losses."""
+        weight = self._strategy.seat[1] / count
+        total = 0.0
+        pieces = list(zip(images.chunk(self._micro_batches), labels.chunk(self._micro_batches), strict=True))
+        for number, (some, truth) in enumerate(pieces, start=1):
+            last = number == len(pieces)
+            with contextlib.nullcontext() if last else self._strategy.accumulating():
+                total += self._micro_batch(some, truth, weight)
+        self._strategy.step()
+        self._clock.lap("update")
+        self._clock.move("update", "communicate", self._meter.take_seconds())
+        return total
+
+    def _micro_batch(self, images: Tensor, labels: Tensor, weight: float) -> float:
+        outputs = self._module(images)
+        loss = cross_entropy(outputs, labels, reduction="sum", label_smoothing=self._label_smoothing)
+        self._clock.lap("forward")
+        self._strategy.backward(loss * weight)
+        self._clock.lap("backward")
+        self._clock.move("backward", "communicate", self._meter.take_seconds())
+        with torch.no_grad():
+            self.correct += int((outputs.argmax(1) == labels).sum())
+        return loss.item()
