@@ -86,7 +86,7 @@ def test_interleaved_over_repeats_and_each_with_its_own_seed(zygote, tmp_path, s
 
 
 def test_a_failed_cell_is_reported_and_does_not_lose_the_others(zygote, tmp_path):
-    (tmp_path / "bad.py").write_text(
+    (tmp_path / "half_bad.py").write_text(
         "import os\n"
         "from torch import nn\n"
         "class Net(nn.Linear):\n"
@@ -96,7 +96,7 @@ def test_a_failed_cell_is_reported_and_does_not_lose_the_others(zygote, tmp_path
         "        return super().forward(x.flatten(1))\n"
     )
     words = ["study", "--ranks", "1,2,3", "--scaling", "strong", "--repeats", "1", "--epochs", "1"]
-    (tmp_path / "s.toml").write_text('name = "s"\n[run]\nmodel = "bad:Net"\nthreads = 1\n')
+    (tmp_path / "s.toml").write_text('name = "s"\n[run]\nmodel = "half_bad:Net"\nthreads = 1\n')
     done = zygote.paceline(*words[:1], "s.toml", *words[1:], "--out", "s", cwd=tmp_path)
     assert done.code == 3, done.err
     assert "1 of 3 cells failed" in done.err.splitlines()[-1]

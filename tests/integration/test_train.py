@@ -106,12 +106,12 @@ def test_a_target_ends_the_run_and_running_accuracy_is_named(zygote, tmp_path):
 
 
 def test_a_model_of_the_users_own(zygote, tmp_path):
-    (tmp_path / "mine.py").write_text(
+    (tmp_path / "own_model.py").write_text(
         "from torch import nn\n"
         "def net(*, width=8):\n"
         "    return nn.Sequential(nn.Flatten(), nn.Linear(784, width), nn.ReLU(), nn.Linear(width, 10))\n"
     )
-    words = ["train", "--model", "mine:net", "--model-options", "width=12", "--ranks", 2, "--out", "a"]
+    words = ["train", "--model", "own_model:net", "--model-options", "width=12", "--ranks", 2, "--out", "a"]
     done = zygote.paceline(*words, cwd=tmp_path)
     assert done.code == 0, done.err
     assert summary_of(tmp_path / "a")["parameters"] == 784 * 12 + 12 + 12 * 10 + 10
@@ -148,7 +148,7 @@ def test_a_folder_is_never_used_twice(zygote, tmp_path):
 
 
 def test_a_rank_that_raises_ends_the_run_with_its_own_traceback(zygote, tmp_path):
-    (tmp_path / "bad.py").write_text(
+    (tmp_path / "raising.py").write_text(
         "import os\n"
         "from torch import nn\n"
         "class Net(nn.Linear):\n"
@@ -157,10 +157,10 @@ def test_a_rank_that_raises_ends_the_run_with_its_own_traceback(zygote, tmp_path
         "        if os.environ['RANK'] == '1': raise FloatingPointError('planted')\n"
         "        return super().forward(x.flatten(1))\n"
     )
-    done = zygote.paceline("train", "--model", "bad:Net", "--ranks", 3, "--out", "a", cwd=tmp_path)
+    done = zygote.paceline("train", "--model", "raising:Net", "--ranks", 3, "--out", "a", cwd=tmp_path)
     assert done.code == 1
     assert done.err.rstrip().splitlines()[-1].startswith("paceline: rank 1 ")
-    assert "bad.py" in done.err and "FloatingPointError: planted" in done.err
+    assert "raising.py" in done.err and "FloatingPointError: planted" in done.err
     failed = json.loads((tmp_path / "a" / "failed.json").read_text())
     assert failed["rank"] == 1 and "planted" in failed["details"]
     assert not (tmp_path / "a" / "summary.json").exists()

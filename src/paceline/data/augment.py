@@ -10,9 +10,10 @@
 A step's numbers are drawn for all its samples and then sliced, so what happens to a sample depends on
 (seed, epoch, position) and not on how many ranks there are.
 
-No Python per sample: a shift or crop is one indexing of a view of all windows. Measured with one thread,
-256 pictures of MNIST's size / of 32×32 colour: shift:2 92 / 290 µs, flip 46 / 160 µs. Slower were flat
-index arithmetic (3 times), torch's unfold (2.5 times) and one copy for each distinct offset (2.4 times).
+No Python per sample: a shift or crop is one indexing of a view of all windows. Median with one thread, 256
+pictures of MNIST's size / of 32×32 colour: shift:2 79 / 237 µs, crop:4 236 / 704 (two thirds of it np.pad),
+flip 46 / 144. For MNIST's size flat index arithmetic took 2.9 times as long as the one indexing, torch's
+unfold 2.5 times, one copy for each distinct offset 2.4 times.
 """
 
 from __future__ import annotations
@@ -109,19 +110,18 @@ def _flip(pictures: NDArray[np.uint8], flips: NDArray[np.int64]) -> NDArray[np.u
 
 
 def _window(pictures: NDArray[np.uint8], change: Change, offsets: NDArray[np.int64]) -> NDArray[np.uint8]:
-    padded = _pad(pictures, change.pixels, mirror=change.kind == "crop")
+    n = change.pixels
+    if change.kind == "crop":
+        padded = np.pad(pictures, ((0, 0), (0, 0), (n, n), (n, n)), mode="reflect")
+    else:
+        padded = _frame_in_black(pictures, n)
     windows = sliding_window_view(padded, pictures.shape[2:], axis=(2, 3))  # a view (n, C, 2p+1, 2p+1, H, W)
     return windows[np.arange(len(pictures)), :, offsets[:, 0], offsets[:, 1]]
 
 
-def _pad(pictures: NDArray[np.uint8], n: int, *, mirror: bool) -> NDArray[np.uint8]:
-    """np.pad in a third (zero) or half (mirror) of its time."""
+def _frame_in_black(pictures: NDArray[np.uint8], n: int) -> NDArray[np.uint8]:
+    """np.pad with zeros in a third of its time (34 instead of 106 µs for 256 pictures of MNIST's size)."""
     count, channels, height, width = pictures.shape
     padded = np.zeros((count, channels, height + 2 * n, width + 2 * n), np.uint8)
     padded[:, :, n:-n, n:-n] = pictures
-    if mirror:  # the edge itself is not repeated
-        padded[:, :, :n, n:-n] = pictures[:, :, n:0:-1]
-        padded[:, :, -n:, n:-n] = pictures[:, :, -2 : -n - 2 : -1]
-        padded[..., :n] = padded[..., 2 * n : n : -1]
-        padded[..., -n:] = padded[..., -n - 2 : -2 * n - 2 : -1]
     return padded

@@ -8,7 +8,7 @@
 The key is a hash of name, options, format version and every source's (path, size, mtime_ns): a changed
 source is prepared anew. The rename makes the folder appear whole or not at all; what a killed process
 leaves is removed by the next one that holds the lock. No torch here: this runs in the process that later
-forks the ranks. Cost: mnist 0.5 s, svhn 3 s, once; peak memory two copies of the set.
+forks the ranks. Cost: mnist 0.5–0.9 s, svhn 3–4 s, once; peak memory two copies of the set.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The batches of one seat, epoch after epoch.
 
-    Order.steps ► a step's samples ──seat_slice──► this seat's ──gather──► uint8 ──augment──► ──normalise──► Batch
-                  rng(seed, epoch, position) ► draws of the whole step ──same slice──┘
+    Order.steps ► a step's samples ──seat_slice──► this seat's ──gather──► uint8 ──augment──► normalise
+                 rng(seed, epoch, position) ► draws of the whole step ──same slice──┘
 
-Cost beyond Part.batch: 6 µs a batch, and one permutation of the set an epoch.
+Cost beyond Part.batch: about 10 µs a batch, and one permutation of the set an epoch.
 """
 
 from __future__ import annotations

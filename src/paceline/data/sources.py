@@ -3,7 +3,7 @@
     --data-root   →   PACELINE_DATA   →   <cache>/data        first <root>/<name>/, then <root>/ itself
     the first folder that holds a whole layout of the set wins; files of two folders are never mixed
 
-`locate` costs a few stat calls. `verify` reads every byte once (md5, 0.6 GB/s) and is asked only when a set
+`locate` costs a few stat calls. `verify` reads every byte once (md5, 0.5 GB/s) and is asked only when a set
 is prepared. md5 is here to notice damage and other versions, not an adversary: it is what the sets' authors
 publish.
 """

@@ -7,7 +7,7 @@
        └─ watch until every rank has returned                       (supervise.py)
 
 Why fork: `import torch` takes 1.5 to 2.7 s and 130 MB per process; forked ranks share both, and one more rank
-costs 3 to 5 ms. This module imports no torch itself, and the function to run is an argument.
+costs about 4 ms. This module imports no torch itself, and the function to run is an argument.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def check_forkable() -> None:
     parallel operation for threads that are not there, for ever. Libraries that can be forked (OpenBLAS) end
     their threads in a fork handler and are alone after a fork; what is left then cannot be forked. Measured
     with torch 2.13: nothing is left after `import torch`, one thread after the first tensor operation on two
-    cores. A trial fork costs 6 ms. Threads of Python are not refused: whether they hold a lock that a rank
-    needs is for the caller to know."""
+    cores. A trial fork costs 6 to 9 ms. Threads of Python are not refused: whether they hold a lock that a
+    rank needs is for the caller to know."""
     if threading.current_thread() is not threading.main_thread():
         raise PacelineError("bug: ranks are started outside the main thread, which alone receives signals")
     trial = os.fork()

@@ -88,8 +88,8 @@ def finish(figure: Figure, axes: Axes, columns: int = 3) -> Figure:
     figure.subplots_adjust(left=_LEFT, right=_RIGHT, bottom=_BOTTOM / height, top=1 - above / height)
     if labels:
         axes.legend(
-            handles, labels, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=columns, frameon=False,
-            fontsize=_SMALL, labelcolor=svg.INK, borderaxespad=0.2, columnspacing=1.0, handlelength=1.6,
+            handles, labels, loc="lower left", bbox_to_anchor=(-0.09, 1.0), ncols=columns, frameon=False,
+            fontsize=_SMALL, labelcolor=svg.INK, borderaxespad=0.2, columnspacing=0.8, handlelength=1.5,
             labelspacing=0.35, handletextpad=0.5,
         )  # fmt: skip
     return figure

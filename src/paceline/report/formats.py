@@ -33,6 +33,11 @@ def percent(value: float | None, digits: int = 1) -> str:
     return NONE if value is None or not math.isfinite(value) else f"{value * 100:.{digits}f} %"
 
 
+def target(value: float) -> str:
+    """A target accuracy as it was asked for: `0.9` -> `90 %`, `0.985` -> `98.5 %`."""
+    return f"{value * 100:g} %"
+
+
 def points(difference: float | None) -> str:
     """The difference of two fractions in percentage points, always with its sign: `−0.19 points`."""
     if difference is None or not math.isfinite(difference):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from paceline.report.tables import Cell, Table
 
 def render(study: StudyData, sections: list[Section], out: Path) -> str:
     """The Markdown text; links are relative to `out`."""
-    blocks = [f"# {plain(study.title)}", plain(study.question), plain(subtitle(study)), *_answer(study)]
+    blocks = [f"# {plain(study.title)}", plain(study.question), plain(subtitle(study)), *_answer(study, out)]
     blocks += _notices(study)
     for section in sections:
         blocks += _section(section, out)
@@ -31,15 +32,24 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def _answer(study: StudyData) -> Iterator[str]:
+def _answer(study: StudyData, out: Path) -> Iterator[str]:
     yield "## The answer"
     figures = answer.key_figures(study)
     rows = [[Cell(figure.label), Cell(figure.value), Cell(figure.note)] for figure in figures]
-    yield _table(Table("", ["", "", ""], rows), Path()) if rows else ""
+    yield _table(Table("", ["", "", ""], rows), out) if rows else ""
+    first = answer.headline(study)
+    if first and len(study.groups) > 1:
+        yield f"The table is about {plain(first.group.title)}: the fastest at its recommended p."
     for said in answer.answers(study):
         yield f"### {plain(said.group.title)}"
         yield "\n".join(f"- **{question}.** {plain(text)}" for question, text in said.parts())
     yield plain(answer.RULE) if study.compared else ""
+    files = [link(file, out) for file in study.law_files]
+    yield (
+        "Speed-ups, intervals and verdicts: " + ", ".join(f"[{file}]({file})" for file in files)
+        if files
+        else ""
+    )
 
 
 def _notices(study: StudyData) -> Iterator[str]:
@@ -58,7 +68,9 @@ def _notices(study: StudyData) -> Iterator[str]:
 
 def _failure(failure: Failure) -> str:
     who = f" (rank {failure.rank})" if failure.rank is not None else ""
-    return f"- **{plain(failure.id)}**{who}: {plain(failure.error)}"
+    line = f"- **{plain(failure.id)}**{who}: {plain(failure.error)}"
+    details = textwrap.indent(failure.details.strip(), " " * 6)  # a code block inside the list item
+    return f"{line}\n\n{details}\n" if details else line
 
 
 def _section(section: Section, out: Path) -> Iterator[str]:

@@ -55,7 +55,7 @@ def find(folders: Sequence[str | Path]) -> list[Path]:
 
 
 def _listed(root: Path) -> set[str] | None:
-    """The cells of a study; cells of an earlier version of its file may still lie in its folder. None: no study."""
+    """The cells of a study (those of an earlier version of it may lie beside them); None: no study."""
     path = root / "study.json"
     return {str(cell.get("id")) for cell in _json(path).get("cells", ())} if path.is_file() else None
 

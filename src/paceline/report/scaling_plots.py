@@ -28,6 +28,7 @@ LAWS = {
     "usl": ("USL", (0, (6, 1.5, 1, 1.5))),
 }
 LINE = "Line: median; dots: the repeats; bars: lowest to highest."
+ABSENT = " A p without a point: not reached."
 STAR = " Hollow marker, starred p: more ranks than cores."
 Seconds = Callable[[Run], float | None]
 
@@ -48,7 +49,7 @@ def targets(study: StudyData) -> list[Drawing]:
     drawn = [
         _by_p(
             _compared(study, scaling),
-            f"Training time to {formats.percent(float(target))} test accuracy",
+            f"Training time to {formats.target(float(target))} test accuracy",
             f"target-{target.replace('.', '-')}",
             partial(Run.seconds_to, target=target),
         )
@@ -70,7 +71,7 @@ def _by_p(groups: Sequence[Group], title: str, name: str, seconds: Seconds) -> D
     figure, axes = panel("seconds", "ranks (p)")
     for index, (group, by_p) in enumerate(found.items()):
         _repeats(axes, group, by_p, index)
-    rank_axis(axes, {p for by_p in found.values() for p in by_p}, _crowded(found))
+    rank_axis(axes, {p for group in found for p in group.ranks}, _crowded(found))
     axes.set_ylim(bottom=0)
     kind = groups[0].scaling
     said = [
@@ -79,12 +80,13 @@ def _by_p(groups: Sequence[Group], title: str, name: str, seconds: Seconds) -> D
         for group, by_p in found.items()
     ]
     repeated = any(group.repeated for group in found)
+    lacking = any(len(by_p) < len(group.ranks) for group, by_p in found.items())
     bars = LINE if repeated else "One run each, no repeats."
     return Drawing(
         name=f"{name}-{kind.replace(' ', '-')}",
         title=f"{title}, {kind}",
         description=f"{title} by number of ranks, {kind}. {'. '.join(said)}.",
-        caption=bars + (STAR if _crowded(found) else ""),
+        caption=bars + (ABSENT if lacking else "") + (STAR if _crowded(found) else ""),
         figure=finish(figure, axes, columns=2),
     )
 

@@ -39,7 +39,11 @@ def hyper_parameters(study: StudyData) -> list[Table]:
         values = [_over_p(group, key) for group in study.groups]
         if any(value != formats.NONE for value in values):
             rows.append([Cell(name), *(Cell(value) for value in values)])
-    return [Table("Hyper-parameters", ["", *(group.title for group in study.groups)], rows)] if rows else []
+    return (
+        [Table("Settings of each group", ["", *(group.title for group in study.groups)], rows)]
+        if rows
+        else []
+    )
 
 
 def _over_p(group: Group, key: str) -> str:
@@ -70,7 +74,7 @@ def machine(study: StudyData) -> list[Table]:
     if "started" in found:
         found["started"] = [min(found["started"])]
     rows = [[Cell(key), Cell(_said(values))] for key, values in found.items() if any(values)]
-    return [Table("Machine and versions", ["", "value"], rows)] if rows else []
+    return [Table("Where it ran", ["", "value"], rows)] if rows else []
 
 
 def _values(runs: list[Run], of: Callable[[Run], Any]) -> str:

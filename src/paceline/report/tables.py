@@ -49,7 +49,7 @@ class Table:
 
 def scaling(study: StudyData) -> list[Table]:
     """Time, speed-up, efficiency, serial fraction, accuracy and updates by p."""
-    columns = ["#p", "#runs", "#time", "#lowest to highest", "#samples/s", "#speed-up", "#95 % interval"]
+    columns = ["#p", "#runs", "#time", "#spread", "#samples/s", "#speed-up", "#95 % interval"]
     columns += ["#efficiency", "#Karp–Flatt", "#train acc.", "#test acc.", "#updates", "#global batch"]
     return [
         Table(group.title, columns, [_cells(_scaling_row(group, p)) for p in group.ranks])
@@ -143,42 +143,33 @@ def _share(seconds: float | None, whole: float | None) -> str:
 
 def memory(study: StudyData) -> list[Table]:
     """Peak of the largest rank and the node in proportion, medians over the repeats."""
-    rows = [
-        [
-            group.title,
-            _starred(group, p),
-            *(formats.bytes_(value) for value in group.memory(p)),
-            _data_bytes(group, p),
-        ]
+    columns = ["#p", "#peak of the largest rank", "#whole node, proportional", "#data, one copy a node"]
+    return [
+        Table(f"Memory: {group.title}", columns, [_cells(_memory_row(group, p)) for p in group.ranks])
         for group in study.groups
-        for p in group.ranks
     ]
-    columns = [
-        "group",
-        "#p",
-        "#peak of the largest rank",
-        "#whole node, proportional",
-        "#data, one copy a node",
-    ]
-    return [Table("Memory", columns, [_cells(row) for row in rows])]
 
 
-def _data_bytes(group: Group, p: int) -> str:
-    return formats.bytes_(group.median(p, "data_bytes"))
+def _memory_row(group: Group, p: int) -> list[str]:
+    sizes = (*group.memory(p), group.median(p, "data_bytes"))
+    return [_starred(group, p), *(formats.bytes_(size) for size in sizes)]
 
 
 def targets(study: StudyData) -> list[Table]:
-    """Median training seconds until each target; a dash where no repeat reached it."""
-    rows = []
-    for group in study.groups:
-        for p in group.ranks:
-            rows.append([group.title, _starred(group, p), *(_reached(group.at(p), t) for t in study.targets)])
-    columns = ["group", "#p", *(f"#to {formats.percent(float(t))}" for t in study.targets)]
-    return (
-        [Table("Training time to a test accuracy", columns, [_cells(row) for row in rows])]
+    """Median training seconds until each target, and by how many repeats it was reached."""
+    columns = ["#p", *(f"#to {formats.target(float(target))}" for target in study.targets)]
+    return [
+        Table(
+            f"Training time to a test accuracy: {group.title}",
+            columns,
+            [
+                _cells([_starred(group, p), *(_reached(group.at(p), t) for t in study.targets)])
+                for p in group.ranks
+            ],
+        )
+        for group in study.groups
         if study.targets
-        else []
-    )
+    ]
 
 
 def _reached(runs: Sequence[Run], target: str) -> str:

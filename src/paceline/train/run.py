@@ -21,7 +21,7 @@ import torch
 from paceline.atomic import write_json, write_text
 from paceline.config import Plan, RunConfig, config_hash, make_plan, to_toml
 from paceline.data import Prepared, prepare
-from paceline.data.augment import parse_augment
+from paceline.data.augment import check_augment, parse_augment
 from paceline.errors import ConfigError, RankFailed
 from paceline.launch import environment, local
 from paceline.launch.environment import Place
@@ -46,32 +46,41 @@ def execute(
     if place is not None:
         config = fitted(config, place, ranks_given)
     check(config)
-    prepared = prepare(config.data, config.data_root, config.allow_unverified, dict(config.data_options))
-    check_model(config, prepared)
+    prepared = prepare(config.data, config.data_root, config.allow_unverified, config.data_options)
+    check_data(config, prepared)
     plan = plan_for(config, prepared, place)
-    leads = place is None or place.rank == 0
-    folder = claim_folder(config) if leads else Path()
-    if leads:
+    folder = Path()
+    if place is None or place.rank == 0:
+        folder = claim_folder(config)
         write_text(folder / "config.toml", to_toml(config.as_dict()))
         if not quiet:
-            print("\n".join([*plan.lines(config), f"folder    {folder}", ""]), file=sys.stderr, flush=True)
+            announce(config, plan, prepared, folder)
     assignment = Assignment(config, plan, prepared, folder, command, scaling, quiet)
     if place is not None:
         run_rank(assignment, place)
-        return folder
-    try:
-        local.start(
-            functools.partial(run_rank, assignment),
-            config.ranks,
-            threads=plan.threads_per_rank,
-            started=started,
-        )
-    except RankFailed as error:
-        write_json(
-            folder / "failed.json", {"error": str(error), "rank": error.rank, "details": error.details}
-        )
-        raise
+    else:
+        _start_ranks(assignment, started, tick)
     return folder
+
+
+def _start_ranks(assignment: Assignment, started: float, tick: Callable[[], None] | None) -> None:
+    """All ranks, from here; a failed run says so in its folder."""
+    plan = assignment.plan
+    function = functools.partial(run_rank, assignment)
+    try:
+        local.start(function, plan.ranks, threads=plan.threads_per_rank, started=started, tick=tick)
+    except RankFailed as error:
+        failed = {"error": str(error), "rank": error.rank, "details": error.details}
+        write_json(assignment.folder / "failed.json", failed)
+        raise
+
+
+def announce(config: RunConfig, plan: Plan, prepared: Prepared, folder: Path) -> None:
+    """The plan, before any process starts."""
+    lines = plan.lines(config)
+    if not prepared.verified:
+        lines.append(f"note      data not verified: {prepared.notice}")
+    print("\n".join([*lines, f"folder    {folder}", ""]), file=sys.stderr, flush=True)
 
 
 def fitted(config: RunConfig, place: Place, ranks_given: bool) -> RunConfig:
@@ -103,9 +112,13 @@ def check(config: RunConfig) -> None:
         )
 
 
-def check_model(config: RunConfig, prepared: Prepared) -> None:
-    """Does our model take this data? Built on the meta device: nothing is computed, so forking stays safe."""
-    if ":" not in config.model:  # a factory of the user's own may do anything, so only a rank calls it
+def check_data(config: RunConfig, prepared: Prepared) -> None:
+    """Do augmentation and model take pictures of this shape?
+
+    Our own models are built on the meta device: nothing is computed, so forking stays safe. A factory of
+    the user's own may do anything, so only a rank calls it."""
+    check_augment(parse_augment(config.augment), prepared.shape)
+    if ":" not in config.model:
         with torch.device("meta"):
             build_model(config, prepared.shape, prepared.classes)
 

@@ -49,7 +49,7 @@ def test_a_rank_that_fails_is_named_and_ends_the_others(script, gone, what, text
     assert said["raised"] == "RankFailed"
     assert said["text"].startswith(text)
     assert said["rank"] == 1
-    assert said["seconds"] < 5
+    assert said["seconds"] < 15
     assert gone(script.pids_of("rank0", "rank1", "rank2"), 0)
 
 
@@ -129,7 +129,7 @@ def test_stopped_and_stubborn_ranks_are_killed(script, gone):
         )
     )
     assert said["text"] == "rank 2 raised ValueError: on purpose"
-    assert said["seconds"] < 5.5
+    assert said["seconds"] < 15  # 3.8 s, not the 60 that the others sleep
     assert gone(script.pids_of("rank0", "rank1", "rank2"), 0)
 
 
@@ -166,7 +166,7 @@ def test_what_a_rank_started_goes_with_it(script, gone):
 def test_the_deadline_names_a_rank_that_still_runs(script):
     _, said = script.run(case("time.sleep(60 if place.rank else 0)", deadline=0.5))
     assert said["text"] == "rank 1 was still running at the deadline of 0.5 s"
-    assert said["seconds"] < 5
+    assert said["seconds"] < 15
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_second_ctrl_c_ends_them_at_once(script, gone):
     before = time.monotonic()
     os.kill(process.pid, signal.SIGINT)
     out, _ = process.communicate(timeout=20)
-    assert time.monotonic() - before < 5  # not the 30 s of grace
+    assert time.monotonic() - before < 15  # not the 30 s of grace
     assert '"raised": "KeyboardInterrupt"' in out
     assert gone(ranks, 0)
 

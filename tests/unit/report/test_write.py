@@ -115,6 +115,8 @@ def test_markdown_says_the_same(report, html):
     for link in re.findall(r"\]\((cells/[^)]+)\)", text):
         assert (report / unquote(link)).exists()
     assert "2.11×" in text
+    assert "[laws.json](laws.json)" in text
+    assert "      RuntimeError: out of memory <4 GB>" in text
 
 
 def test_the_notebook_is_valid_and_answers_unrun(report):

@@ -17,7 +17,7 @@ from paceline.errors import DataError
 
 _FOLDER = "cifar-10-batches-bin"
 _PIXELS = 3 * 32 * 32
-_BATCHES = {  # the archive's md5 is the published one, the members' are what it holds
+_BATCHES = {  # the author publishes the archive's md5 only; these are the members' as other loaders list them
     "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
     "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
     "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",

@@ -3,7 +3,7 @@
     picture = grey + 48 × prototype of its class (4×4-pixel blocks) + 48 × noise, cut to 0…255
 
 so there is something to learn: a linear model reaches high accuracy within an epoch, chance is 1 / classes.
-Labels are balanced and shuffled. Cost: one normal number a pixel (0.8 s for the size of MNIST), made in
+Labels are balanced and shuffled. Cost: one normal number a pixel (about 1 s for the size of MNIST), made in
 chunks.
 """
 
