@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.config.run import RunConfig
+from paceline.config.run import DEFAULT_BATCH, RunConfig
 from paceline.errors import ConfigError
 
 
@@ -70,7 +70,7 @@ def make_plan(
     config: RunConfig, train_size: int, usable_cores: int, *, local_ranks: int | None = None, nodes: int = 1
 ) -> Plan:
     """Derive and check; a plan that cannot work is a one-line error."""
-    global_batch = config.global_batch or (config.batch or 64) * config.ranks
+    global_batch = config.global_batch or (config.batch or DEFAULT_BATCH) * config.ranks
     if global_batch > train_size:
         raise ConfigError(
             f"a step of {global_batch} samples is more than the {train_size} of {config.data!r}; "

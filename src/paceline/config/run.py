@@ -24,6 +24,7 @@ OPTIMIZERS = ("sgd", "adamw")
 SCHEDULES = ("constant", "cosine", "one_cycle")
 LEARNING_RATE_RULES = ("none", "linear", "sqrt")
 TRAIN_ACCURACY_MODES = ("eval", "running")
+DEFAULT_BATCH = 64  # per rank, where neither batch nor global_batch is given
 
 
 def _at_least(low: float) -> Check:
@@ -78,7 +79,9 @@ class RunConfig:
 
     epochs: int | None = option(None, "how much", "passes over the data (default 1)", _at_least(1))
     steps: int | None = option(None, "how much", "optimizer updates, instead of --epochs", _at_least(1))
-    batch: int | None = option(None, "how much", "samples per rank and step (default 64)", _at_least(1))
+    batch: int | None = option(
+        None, "how much", f"samples per rank and step (default {DEFAULT_BATCH})", _at_least(1)
+    )
     global_batch: int | None = option(
         None, "how much", "samples per step over all ranks, instead of --batch", _at_least(1)
     )
@@ -167,7 +170,7 @@ def _impossible(config: RunConfig) -> list[str]:
             f"global_batch = {config.global_batch} gives {config.ranks} ranks less than one sample each; "
             f"use at least {config.ranks} or fewer ranks"
         )
-    smallest = config.batch or (config.global_batch or 64 * config.ranks) // config.ranks
+    smallest = config.batch or (config.global_batch or DEFAULT_BATCH * config.ranks) // config.ranks
     if config.micro_batches > smallest:
         problems.append(
             f"micro_batches = {config.micro_batches} cuts {smallest} samples per rank into pieces of less "

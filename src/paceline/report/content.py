@@ -80,7 +80,7 @@ PLAN = (
         id="targets",
         title="Time to accuracy",
         lead="Training time until the test accuracy first reached a target: speed and learning at once.",
-        source="targets in each summary.json",
+        source="test_accuracy.npy and epoch_seconds in each summary.json",
         makers=(scaling_plots.targets, tables.targets),
     ),
     Plan(

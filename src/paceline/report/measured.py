@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paceline.metrics.summary import seconds_to
 from paceline.report import formats
 
 Curve = NDArray[np.float64]
@@ -108,8 +109,10 @@ class Run:
 
     def seconds_to(self, target: str) -> float | None:
         """Training seconds until the test accuracy reached this target; None when it never did."""
-        value = (self.summary.get("targets") or {}).get(target)
-        return None if value is None else float(value)
+        accuracy, seconds = self.curves["test_accuracy"], self.numbers("epoch_seconds")
+        if len(accuracy) != len(seconds):
+            return None
+        return seconds_to(float(target), accuracy, np.asarray(seconds))
 
     @property
     def memory_per_node(self) -> float | None:
@@ -266,8 +269,10 @@ class StudyData:
 
     @property
     def targets(self) -> list[str]:
-        """Accuracies whose time was measured, smallest first."""
-        return sorted({t for run in self.runs for t in run.summary.get("targets") or {}}, key=float)
+        """Accuracies whose time is asked for, by a study or by a run's own target; smallest first."""
+        asked = [target for study in self.about for target in study.get("targets") or []]
+        asked += [target for run in self.runs if (target := run.number("target")) is not None]
+        return [str(target) for target in sorted(set(map(float, asked)))]
 
     @property
     def compared(self) -> list[Group]:

@@ -57,8 +57,9 @@ class Loop:
         self.progress.begin(self.plan)
         for epoch in range(self.plan.epochs):
             self.model.train()
+            started = time.monotonic()
             sums = self._train(epoch)
-            metrics = self._evaluate(epoch, sums)
+            metrics = self._evaluate(epoch, sums, time.monotonic() - started)
             if self.config.target is not None and metrics.accuracy >= self.config.target:
                 break
         self.progress.end()
@@ -87,7 +88,7 @@ class Loop:
         sums[1] = self.step.correct
         return sums
 
-    def _evaluate(self, epoch: int, sums: torch.Tensor) -> Metrics:
+    def _evaluate(self, epoch: int, sums: torch.Tensor, train_seconds: float) -> Metrics:
         """Replicas agree, then exact metrics; none of it counts as training time."""
         started = time.monotonic()
         self.progress.say("evaluating")
@@ -109,7 +110,13 @@ class Loop:
             test_loss=test.loss,
             evaluate_seconds=time.monotonic() - started,
         )
-        self.progress.epoch(epoch, self.done, during.loss, train.accuracy, test.accuracy)
+        scores = {
+            "loss/train": during.loss,
+            "accuracy/train": train.accuracy,
+            "accuracy/test": test.accuracy,
+            "samples_per_second": during.count / train_seconds,
+        }
+        self.progress.epoch(epoch, self.done, scores)
         return test
 
     def _set_learning_rate(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,7 +26,7 @@ class Progress(Protocol):
     def begin(self, plan: Plan) -> None: ...
     def step(self, done: int, samples: int, loss: float) -> None: ...
     def say(self, doing: str) -> None: ...
-    def epoch(self, epoch: int, step: int, loss: float, train: float, test: float) -> None: ...
+    def epoch(self, epoch: int, step: int, scores: Mapping[str, float]) -> None: ...
     def end(self) -> None: ...
 
 
@@ -35,7 +36,7 @@ class Silent:
     def begin(self, plan: Plan) -> None: ...
     def step(self, done: int, samples: int, loss: float) -> None: ...
     def say(self, doing: str) -> None: ...
-    def epoch(self, epoch: int, step: int, loss: float, train: float, test: float) -> None: ...
+    def epoch(self, epoch: int, step: int, scores: Mapping[str, float]) -> None: ...
     def end(self) -> None: ...
 
 
@@ -77,16 +78,13 @@ class Shown:
             self._bar.update(self._task, note=doing)
             self._bar.refresh()
 
-    def epoch(self, epoch: int, step: int, loss: float, train: float, test: float) -> None:
-        now = time.monotonic()
-        rate = self._samples / max(1e-9, now - self._started)
-        self._events.scalars(
-            step,
-            {"loss/train": loss, "accuracy/train": train, "accuracy/test": test, "samples_per_second": rate},
-        )
+    def epoch(self, epoch: int, step: int, scores: Mapping[str, float]) -> None:
+        self._events.scalars(step, scores)
+        loss, train, test = (scores[name] for name in ("loss/train", "accuracy/train", "accuracy/test"))
         self._accuracy = f"  test {test:.2%}"
         if self._quiet:
             return
+        now = time.monotonic()
         line = (
             f"epoch {epoch + 1:>3}/{self._plan.epochs}  loss {loss:.4f}  train {train:.2%}  test {test:.2%}  "
             f"{now - self._epoch_started:.1f} s"

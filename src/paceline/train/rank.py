@@ -96,6 +96,8 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
         clock, meter, journal, progress, world.device,
     )  # fmt: skip
     journal.write("start", **_start(assignment, place, strategy, model))
+    for notice in plan.notices if world.rank == 0 else ():
+        journal.write("note", text=notice)
     strategy.run(loop)
     journal.write("end", **_end(loop, meter))
     strategy.close()
