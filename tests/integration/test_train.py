@@ -68,7 +68,7 @@ def test_the_configuration_of_a_run_repeats_it(zygote, tmp_path):
 def test_p_ranks_have_the_loss_trajectory_of_one(zygote, tmp_path, model):
     trajectories = {}
     for ranks in (1, 2, 3, 4):
-        words = [*model, "--threads", 1, "--ranks", ranks, "--global-batch", 60, "--lr", 0.02]
+        words = [*model, "--threads", 1, "--ranks", ranks, "--global-batch", 60, "--epochs", 1, "--lr", 0.02]
         done = zygote.paceline("train", *words, "--out", f"p{ranks}", cwd=tmp_path)
         assert done.code == 0, done.err
         trajectories[ranks] = losses(tmp_path / f"p{ranks}")
@@ -80,7 +80,19 @@ def test_p_ranks_have_the_loss_trajectory_of_one(zygote, tmp_path, model):
 def test_augmentation_does_not_depend_on_the_number_of_ranks(zygote, tmp_path):
     found = []
     for ranks in (1, 3):
-        words = [*SMALL, "--augment", "shift:2", "--global-batch", 60, "--ranks", ranks, "--out", f"p{ranks}"]
+        words = [
+            *SMALL,
+            "--augment",
+            "shift:2",
+            "--global-batch",
+            60,
+            "--epochs",
+            1,
+            "--ranks",
+            ranks,
+            "--out",
+            f"p{ranks}",
+        ]
         assert zygote.paceline("train", *words, cwd=tmp_path).code == 0
         found.append(losses(tmp_path / f"p{ranks}"))
     np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-5)
@@ -88,7 +100,19 @@ def test_augmentation_does_not_depend_on_the_number_of_ranks(zygote, tmp_path):
 
 def test_torch_ddp_and_ddp_agree(zygote, tmp_path):
     for strategy in ("ddp", "torch_ddp"):
-        words = [*SMALL, "--strategy", strategy, "--ranks", 3, "--global-batch", 60, "--out", strategy]
+        words = [
+            *SMALL,
+            "--strategy",
+            strategy,
+            "--ranks",
+            3,
+            "--global-batch",
+            60,
+            "--epochs",
+            1,
+            "--out",
+            strategy,
+        ]
         done = zygote.paceline("train", *words, cwd=tmp_path)
         assert done.code == 0, done.err
     np.testing.assert_allclose(losses(tmp_path / "ddp"), losses(tmp_path / "torch_ddp"), rtol=0, atol=1e-5)

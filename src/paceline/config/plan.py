@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.config.run import DEFAULT_BATCH, RunConfig
+from paceline.config.run import DEFAULT_BATCH, DEFAULT_EPOCHS, RunConfig
 from paceline.errors import ConfigError
 
 
@@ -77,7 +77,7 @@ def make_plan(
             f"use --global-batch {train_size} or less"
         )
     steps_per_epoch = math.ceil(train_size / global_batch)
-    steps = config.steps or (config.epochs or 1) * steps_per_epoch
+    steps = config.steps or (config.epochs or DEFAULT_EPOCHS) * steps_per_epoch
     epochs = math.ceil(steps / steps_per_epoch)
     whole, rest = divmod(steps, steps_per_epoch)
     local_ranks = local_ranks or config.ranks

@@ -25,6 +25,7 @@ SCHEDULES = ("constant", "cosine", "one_cycle")
 LEARNING_RATE_RULES = ("none", "linear", "sqrt")
 TRAIN_ACCURACY_MODES = ("eval", "running")
 DEFAULT_BATCH = 64  # per rank, where neither batch nor global_batch is given
+DEFAULT_EPOCHS = 5  # where neither epochs nor steps is given
 
 
 def _at_least(low: float) -> Check:
@@ -64,7 +65,7 @@ class RunConfig:
         False, "what is trained", "accept files that fit in shape, count and labels but not in md5"
     )
     augment: str = option("", "what is trained", "batched augmentation: shift:2, crop:4, flip, or several")
-    model: str = option("mnist_cnn", "what is trained", "model, or your module:factory", None, MODELS)
+    model: str = option("mnist_cnn_small", "what is trained", "model, or your module:factory", None, MODELS)
     model_options: Options = option({}, "what is trained", "options of the model: dropout=0.2")
 
     strategy: str = option("ddp", "how ranks cooperate", "how replicas learn together", None, STRATEGIES)
@@ -77,7 +78,9 @@ class RunConfig:
     )
     deadline: float = option(60.0, "how ranks cooperate", "seconds any wait may last", _positive)
 
-    epochs: int | None = option(None, "how much", "passes over the data (default 1)", _at_least(1))
+    epochs: int | None = option(
+        None, "how much", f"passes over the data (default {DEFAULT_EPOCHS})", _at_least(1)
+    )
     steps: int | None = option(None, "how much", "optimizer updates, instead of --epochs", _at_least(1))
     batch: int | None = option(
         None, "how much", f"samples per rank and step (default {DEFAULT_BATCH})", _at_least(1)
