@@ -85,6 +85,7 @@ def _load_own(kind: str, name: str) -> Any:
 
 
 COLLECTIVES = Registry("collective", "comm/collectives")
+LINKS = Registry("link", "comm/links")
 DATA_SETS = Registry("data set", "data/sets")
 MODELS = Registry("model", "models")
 STRATEGIES = Registry("strategy", "strategies")

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import time
 
+import torch
 from torch import Tensor
 
-from paceline.comm.collectives import Collective, Operation
+from paceline.comm.collectives import Collective, Operation, Pending
 from paceline.metrics.clock import Meter
 
 
@@ -21,6 +22,7 @@ class Measured(Collective):
         self.size = inner.size
         self._inner = inner
         self._meter = meter
+        self.asynchronous = inner.asynchronous  # type: ignore[misc]  # a decorator is what it decorates
 
     def all_reduce_(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
         arrived = time.monotonic()
@@ -51,5 +53,28 @@ class Measured(Collective):
         self._inner.barrier()
         self._meter.add(arrived, time.monotonic(), 0)
 
+    def allocate(self, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        return self._inner.allocate(length, dtype, device)
+
+    def start(self, flat: Tensor, operation: Operation = "sum") -> Pending:
+        started = time.monotonic()
+        pending = self._inner.start(flat, operation)
+        return _Waited(pending, self._meter, started, flat.nbytes)
+
     def close(self) -> None:
         self._inner.close()
+
+
+class _Waited:
+    """Counted once, when it is waited for; exposed are the seconds of starting and of waiting alone."""
+
+    def __init__(self, pending: Pending, meter: Meter, started: float, nbytes: int) -> None:
+        self._pending = pending
+        self._meter = meter
+        self._nbytes = nbytes
+        meter.expose(started, time.monotonic())
+
+    def wait(self) -> None:
+        arrived = time.monotonic()
+        self._pending.wait()
+        self._meter.add(arrived, time.monotonic(), self._nbytes)

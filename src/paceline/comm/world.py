@@ -34,6 +34,8 @@ class World:
     store: Store
     device: torch.device
     deadline: float
+    group: dist.ProcessGroup
+    """Torch's own process group of these ranks (gloo or nccl); not torch's default one where we are that."""
 
     def agree(self, key: str, value: str) -> str:
         """Rank 0's value, on every rank (for a folder's name, not for tensors)."""
@@ -61,6 +63,7 @@ def joined(place: Place, deadline: float) -> Iterator[World]:
             store=store,
             device=device,
             deadline=deadline,
+            group=dist.distributed_c10d._get_default_group(),
         )
     finally:
         dist.destroy_process_group()

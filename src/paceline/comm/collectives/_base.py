@@ -5,6 +5,9 @@
     all_gather    = sum of bytes in which every rank fills its own row
     reduce_scatter = all_reduce_, then keep a slice
 
+    allocate      a flat tensor of zeros that this collective is fastest on (shm: memory all ranks see)
+    start         all_reduce_ that may return before it is done; wait for the Pending it returns
+
 The defaults move up to p times the bytes that are needed; a collective overrides those it is better at.
 Sums of bytes are exact: each byte has one non-zero summand.
 """
@@ -12,7 +15,7 @@ Sums of bytes are exact: each byte has one non-zero summand.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal, get_args
+from typing import ClassVar, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -23,8 +26,24 @@ Operation = Literal["sum", "avg", "min", "max", "product"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
 
+class Pending(Protocol):
+    """A collective that was started."""
+
+    def wait(self) -> None:
+        """Returns when it is done; raises what went wrong."""
+
+
+class Done:
+    """What was done at once."""
+
+    def wait(self) -> None: ...
+
+
 class Collective(ABC):
     """Constructed on every rank of a world; all ranks call the same methods in the same order."""
+
+    asynchronous: ClassVar[bool] = False
+    """Does `start` return before the work is done? Then it pays to start early."""
 
     def __init__(self, world: World) -> None:
         self.rank = world.rank
@@ -53,6 +72,15 @@ class Collective(ABC):
         """This rank's slice of the combined tensor; slices differ in length by one element at most."""
         whole = self.all_reduce_(flat.clone(), operation)
         return whole.tensor_split(self.size)[self.rank].clone()
+
+    def allocate(self, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """A flat tensor of zeros for repeated use; all ranks allocate the same, in the same order."""
+        return torch.zeros(length, dtype=dtype, device=device)
+
+    def start(self, flat: Tensor, operation: Operation = "sum") -> Pending:
+        """Like all_reduce_, but `flat` may be touched only after the wait."""
+        self.all_reduce_(flat, operation)
+        return Done()
 
     def barrier(self) -> None:
         """Returns when every rank has called it."""

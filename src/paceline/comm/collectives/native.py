@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paceline.comm.collectives._base import Collective, Operation
+from paceline.comm.world import World
 
 _TORCH = {
     "sum": dist.ReduceOp.SUM,
@@ -22,27 +23,35 @@ _TORCH = {
 
 
 class Native(Collective):
-    """`torch.distributed.all_reduce` and its relatives."""
+    """Torch's own collectives, called on the process group itself: it need not be torch's default one."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._group = world.group
 
     def all_reduce_(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
         if flat.numel():
-            dist.all_reduce(flat, _TORCH[operation])
+            options = dist.AllreduceOptions()
+            options.reduceOp = dist.ReduceOp(_TORCH[operation])
+            self._group.allreduce([flat], options).wait()
         if operation == "avg":
             _divide_(flat, self.size)
         return flat
 
     def broadcast_(self, flat: Tensor, src: int = 0) -> Tensor:
         if flat.numel():
-            dist.broadcast(flat, src)
+            options = dist.BroadcastOptions()
+            options.rootRank = src
+            self._group.broadcast([flat], options).wait()
         return flat
 
     def all_gather(self, flat: Tensor) -> Tensor:
         rows = torch.empty(self.size, *flat.shape, dtype=flat.dtype, device=flat.device)
-        dist.all_gather(list(rows), flat)
+        self._group.allgather([list(rows)], [flat]).wait()
         return rows
 
     def barrier(self) -> None:
-        dist.barrier()
+        self._group.barrier().wait()
 
 
 def _divide_(flat: Tensor, count: int) -> None:
