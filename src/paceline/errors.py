@@ -5,6 +5,7 @@
     │   ├── ConfigError            2   a key, an option, or a combination of them
     │   └── DataError              2   a data file is missing, truncated, altered or of the wrong shape
     ├── RankFailed                 1   a rank raised, was killed, or fell silent; names it first
+    ├── RanksDisagree              1   ranks called different collectives; the same line on every rank
     └── Incomplete                 3   a study finished, but some of its cells failed
 
 A message is one line: what happened, what was expected or allowed, what to do.
@@ -48,6 +49,10 @@ class RankFailed(PacelineError):
 
     def __reduce__(self) -> tuple[type[RankFailed], tuple[int, str, str]]:
         return type(self), (self.rank, self.reason, self.details)
+
+
+class RanksDisagree(PacelineError):
+    """Ranks called a collective with another shape, type, operation or root; shows both calls."""
 
 
 class Incomplete(PacelineError):
