@@ -61,6 +61,16 @@ def proportional_memory_bytes() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
+def available_memory_bytes(root: Path = _CGROUP) -> int:
+    """Memory that can be had without swapping: the machine's, cut by the cgroup's limit (version 2)."""
+    free = int(psutil.virtual_memory().available)
+    try:
+        limit, used = ((root / name).read_text().strip() for name in ("memory.max", "memory.current"))
+    except OSError:
+        return free
+    return min(free, max(0, int(limit) - int(used))) if limit.isdigit() else free
+
+
 @cache
 def machine() -> dict[str, Any]:
     """The machine as a report names it."""

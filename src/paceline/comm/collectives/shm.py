@@ -1,0 +1,126 @@
+"""shm: the ranks of one node meet in memory that all of them map. No stock PyTorch has it.
+
+    small     [r0][r1][r2]   copy in ─ barrier ─ every rank combines all of them in rank order
+    large     rounds of 512 kB: copy in ─ barrier ─ rank r combines slice r ─ barrier ─ copy out
+    allocated buffers that lie there already: barrier ─ rank r combines slice r in place ─ barrier
+
+Cost: no messages. A rank copies n bytes in and n out (nothing on allocated buffers, where it reads n and
+writes n bytes in all), and comes to one barrier (small), two a round (large) or two (allocated). Ranks
+compare their calls at the first barrier, always: a comparison of 64 bytes a rank.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from paceline.comm.calls import DTYPES
+from paceline.comm.collectives._base import OPERATIONS, Collective, Operation
+from paceline.comm.shm.group import Group
+from paceline.comm.world import World
+from paceline.errors import ConfigError
+
+_DTYPE = {dtype: number for number, dtype in enumerate(DTYPES)}
+_OPERATION = {name: number for number, name in enumerate(OPERATIONS)}
+_BOOL: dict[Operation, Operation] = {"sum": "max", "product": "min", "min": "min", "max": "max"}
+
+
+class Shm(Collective):
+    """Ranks of one node, CPU tensors."""
+
+    def __init__(
+        self, world: World, *, chunk_kb: int = 512, memory: Literal["anonymous", "dev_shm"] = "anonymous"
+    ) -> None:
+        super().__init__(world)
+        self._group = Group(world, chunk=chunk_kb * 1024, named=memory == "dev_shm")
+        self._core = self._group.core
+        self._reduce = self._core.all_reduce
+        self._open = True
+
+    def all_reduce_(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
+        number = _DTYPE.get(flat.dtype)
+        if number is None or not flat.is_cpu or not flat.is_contiguous() or number == 9:
+            return self._unusual(flat, operation)
+        if self._reduce(flat.data_ptr(), flat.numel(), number, _OPERATION[operation]):
+            self._group.fail()
+        return flat
+
+    def _unusual(self, flat: Tensor, operation: Operation) -> Tensor:
+        """Booleans as the smallest and largest of their bytes, strided tensors through a copy."""
+        self._check(flat)
+        if flat.dtype == torch.bool:
+            if operation not in _BOOL:
+                raise ConfigError("shm cannot average booleans; convert them to float32 first")
+            operation = _BOOL[operation]
+        elif flat.dtype not in _DTYPE:
+            raise ConfigError(f"shm cannot combine {flat.dtype}; convert it to one of {_names()}")
+        whole = flat.contiguous()
+        if self._reduce(whole.data_ptr(), whole.numel(), _DTYPE[flat.dtype], _OPERATION[operation]):
+            self._group.fail()
+        if whole is not flat:
+            flat.copy_(whole)
+        return flat
+
+    def broadcast_(self, flat: Tensor, src: int = 0) -> Tensor:
+        self._check(flat)
+        whole = flat.contiguous()
+        number = _DTYPE.get(flat.dtype, -1)
+        if self._core.broadcast(whole.data_ptr(), whole.nbytes, whole.numel(), number, src):
+            self._group.fail()
+        if whole is not flat:
+            flat.copy_(whole)
+        return flat
+
+    def all_gather(self, flat: Tensor) -> Tensor:
+        self._check(flat)
+        whole = flat.contiguous()
+        rows = torch.empty(self.size, *flat.shape, dtype=flat.dtype)
+        number = _DTYPE.get(flat.dtype, -1)
+        if self._core.all_gather(whole.data_ptr(), rows.data_ptr(), whole.nbytes, whole.numel(), number):
+            self._group.fail()
+        return rows
+
+    def reduce_scatter(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
+        self._check(flat)
+        if flat.dtype not in _DTYPE or flat.dtype == torch.bool:
+            return super().reduce_scatter(flat, operation)
+        whole = flat.contiguous()
+        length, more = divmod(whole.numel(), self.size)
+        mine = torch.empty(length + (self.rank < more), dtype=flat.dtype)
+        number = _DTYPE[flat.dtype]
+        if self._core.reduce_scatter(
+            whole.data_ptr(), mine.data_ptr(), whole.numel(), number, _OPERATION[operation]
+        ):
+            self._group.fail()
+        return mine
+
+    def allocate(self, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Lies in shared memory: what is combined there is neither copied in nor out."""
+        if length == 0 or torch.device(device).type != "cpu":
+            return super().allocate(length, dtype, device)
+        try:
+            memory, offset = self._group.region(length * dtype.itemsize)
+        except ConfigError as error:  # every rank hears the same, so all of them go on without
+            warnings.warn(f"{error}; buffers are copied instead", RuntimeWarning, stacklevel=2)
+            return super().allocate(length, dtype, device)
+        return torch.frombuffer(memory, dtype=dtype, count=length, offset=offset)
+
+    def barrier(self) -> None:
+        if self._core.barrier():
+            self._group.fail()
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._group.close()
+
+    def _check(self, flat: Tensor) -> None:
+        if not flat.is_cpu:
+            raise ConfigError(f"shm works on CPU tensors and got one on {flat.device}; choose native")
+
+
+def _names() -> str:
+    return ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
