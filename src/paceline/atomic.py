@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,6 +31,6 @@ def write_text(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """One JSON object, readable by people too."""
+def write_json(path: Path, values: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+    """One JSON object or list of objects, readable by people too."""
     write_text(path, json.dumps(values, indent=1, default=dict) + "\n")

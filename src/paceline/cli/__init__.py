@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from paceline.errors import ConfigError, PacelineError, RankFailed, did_you_mean
 
@@ -51,6 +51,15 @@ class Parser(argparse.ArgumentParser):
                 raise ConfigError(f"{self.prog}: no option {name!r}; {_nearest(name, known, self.prog)}")
         if rest:
             raise ConfigError(f"{self.prog}: did not expect {rest[0]!r} (see {self.prog} --help)")
+
+
+class Action(Parser):
+    """The parser of a command's action: it answers for its own unknown options."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, rest = super().parse_known_args(args, namespace)
+        self.refuse(rest)
+        return found, rest
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from paceline.cli import Parser
+from paceline.cli import Action
+from paceline.cli._table import show
 from paceline.errors import ConfigError, DataError
 from paceline.registry import DATA_SETS
 
@@ -26,17 +26,8 @@ if TYPE_CHECKING:
 HELP = "list, fetch, check and prepare data sets"
 
 
-class _Action(Parser):
-    """The parser of one action: it answers for its own unknown options."""
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        found, rest = super().parse_known_args(args, namespace)
-        self.refuse(rest)
-        return found, rest
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=_Action)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Action)
 
     def action(name: str, help: str, *, root: bool = True, names: bool = True) -> argparse.ArgumentParser:
         added = actions.add_parser(name, help=help, description=help)
@@ -74,7 +65,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
     check_root(arguments.data_root)
     rows = [_row(name, arguments.data_root) for name in DATA_SETS.names()]
-    _table(("name", "shape", "classes", "train", "test", "state", "files"), rows)
+    show(("name", "shape", "classes", "train", "test", "state", "files"), rows)
     return 0
 
 
@@ -154,18 +145,3 @@ def _option(word: str) -> tuple[str, object]:
     if value in ("true", "false"):
         return key, value == "true"
     return key, int(value) if value.lstrip("-").isdecimal() else value
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A rich table on a terminal, tab-separated lines in a pipe."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    if not console.is_terminal:
-        print("\n".join("\t".join(row) for row in (header, *rows)))
-        return
-    table = Table(*header, box=None, header_style="bold")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)

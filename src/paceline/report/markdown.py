@@ -19,7 +19,7 @@ def render(study: StudyData, sections: list[Section], out: Path) -> str:
     blocks = [f"# {plain(study.title)}", plain(study.question), plain(subtitle(study)), *_answer(study, out)]
     blocks += _notices(study)
     for section in sections:
-        blocks += _section(section, out)
+        blocks += section_blocks(section, out)
     if study.commands:
         blocks += ["## Reproduce", "\n".join(["```sh", *study.commands, "```"])]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -73,7 +73,8 @@ def _failure(failure: Failure) -> str:
     return f"{line}\n\n{details}\n" if details else line
 
 
-def _section(section: Section, out: Path) -> Iterator[str]:
+def section_blocks(section: Section, out: Path) -> Iterator[str]:
+    """One section; figures are files in figures/ beside it."""
     yield f"## {section.title}"
     yield plain(section.lead)
     for drawing in section.drawings:

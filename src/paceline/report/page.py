@@ -17,15 +17,14 @@ from paceline.report.notices import notices
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 _HERE = Path(__file__).parent
 
 
 def render(study: StudyData, sections: list[Section], out: Path) -> str:
     """The HTML text; links are relative to the folder `out`, so the folder can be moved as a whole."""
-    from markupsafe import Markup
-
-    return _environment(out).get_template("page.html").render(
+    return environment(out).get_template("page.html").render(
         study=study,
         sections=sections,
         headline=answer.headline(study),
@@ -33,9 +32,16 @@ def render(study: StudyData, sections: list[Section], out: Path) -> str:
         rule=answer.RULE,
         figures=answer.key_figures(study),
         notices=notices(study),
-        style=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
+        style=style(),
         subtitle=subtitle(study),
     )  # fmt: skip
+
+
+def style() -> Markup:
+    """The style sheet, to stand inside the page."""
+    from markupsafe import Markup
+
+    return Markup((_HERE / "page.css").read_text(encoding="utf-8"))
 
 
 def subtitle(study: StudyData) -> str:
@@ -60,18 +66,19 @@ def link(target: Path, out: Path) -> str:
     return quote(Path(os.path.relpath(target, out)).as_posix())
 
 
-def _environment(out: Path) -> Environment:
+def environment(out: Path) -> Environment:
+    """The templates of this folder, with our filters; links are relative to `out`."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
+    made = Environment(
         loader=FileSystemLoader(_HERE),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["glued"] = glued
-    environment.filters["link"] = lambda target: link(target, out)
-    environment.filters["drawn"] = lambda drawing: Markup(drawing.inline)  # our own SVG, escaped in svg.py
-    return environment
+    made.filters["glued"] = glued
+    made.filters["link"] = lambda target: link(target, out)
+    made.filters["drawn"] = lambda drawing: Markup(drawing.inline)  # our own SVG, escaped in svg.py
+    return made
