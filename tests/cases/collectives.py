@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import time
+from unittest import mock
+
 import torch
 
+from paceline.comm.collectives import Collective, auto
+from paceline.comm.collectives.native import Native
 from paceline.comm.measured import Measured
 from paceline.comm.world import World
 from paceline.metrics.clock import Meter
@@ -68,3 +74,56 @@ def _both(name: str, world: World):
             return own.all_reduce_(flat, operation)
 
     return [("own", own), ("default", Plain(world))]
+
+
+def auto_twice(world: World, cache: str, others: list[str]) -> dict:
+    """`auto` among stand-ins, constructed twice: what was chosen, and how often it was measured."""
+    os.environ["PACELINE_CACHE"] = cache
+    os.environ["PACELINE_AUTO_SECONDS"] = "0.2"
+    counts = [0]
+
+    class Race(auto._Race):
+        def run(self):
+            counts[0] += 1
+            return super().run()
+
+    def make(name: str, world: World, options: dict | None = None) -> Collective:
+        return {"slow": Slow, "broken": Broken, "refuses": Refuses}.get(name, Native)(world)
+
+    found = {"choices": []}
+    with mock.patch.object(auto, "_Race", Race), mock.patch.object(auto.COLLECTIVES, "make", make), \
+            mock.patch.object(auto, "candidates", lambda _: others):  # fmt: skip
+        for _ in range(2):
+            collective = auto.Auto(world)
+            x = collective.allocate(5, torch.float32, world.device)
+            collective.start(x.fill_(world.rank + 1)).wait()
+            found["choices"].append(collective._choices)
+            collective.close()
+        found["sum"], found["measured"] = x, counts[0]
+    return found
+
+
+class Slow(Native):
+    """20 ms a call."""
+
+    def all_reduce_(self, flat, operation="sum"):
+        time.sleep(0.02)
+        return super().all_reduce_(flat, operation)
+
+
+class Broken(Native):
+    """Cannot be constructed on rank 1."""
+
+    def __init__(self, world):
+        super().__init__(world)
+        if world.rank == 1:
+            raise OSError("no room")
+
+
+class Refuses(Native):
+    """Takes float32 only."""
+
+    def all_reduce_(self, flat, operation="sum"):
+        if flat.dtype is not torch.float32:
+            raise TypeError("float32 only")
+        return super().all_reduce_(flat, operation)

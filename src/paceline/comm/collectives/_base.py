@@ -44,6 +44,10 @@ class Collective(ABC):
 
     asynchronous: ClassVar[bool] = False
     """Does `start` return before the work is done? Then it pays to start early."""
+    candidate: ClassVar[bool] = True
+    """May `auto` measure and choose it? Not one that is there to be read or to choose."""
+    single_node: ClassVar[bool] = False
+    """Does it need all ranks on one node?"""
 
     def __init__(self, world: World) -> None:
         self.rank = world.rank
