@@ -196,7 +196,8 @@ typedef struct {                     /* one rank's block of the control memory; 
     uint32_t arrived;                /* counts the barriers this rank has come to */
     uint32_t waiters;                /* ranks asleep until it counts on */
     uint32_t left;                   /* it has closed the group */
-    uint32_t unused[13];
+    uint32_t verdict;                /* why it gave up: state | culprit << 8 */
+    uint32_t unused[12];
     int64_t call[2][FIELDS];         /* what it was called with, in this round and in the one before */
     int64_t process, started;        /* written and read from Python, while the group is made */
     int64_t spare[6];
@@ -272,8 +273,15 @@ static int is_dead(const Group *g, int rank) {
     return g->processes[rank] > 0 && kill((pid_t)g->processes[rank], 0) < 0 && errno == ESRCH;
 }
 
-/* Has a rank that is still missing died or left? */
+/* Has a rank that is still missing given up, died or left? What another has found out goes first: whoever gives up
+   because of a dead rank ends soon too, and must not be taken for the cause. */
 static int missing(Group *g, uint32_t target) {
+    for (int r = 0; r < g->ranks; r++) {
+        uint32_t verdict = __atomic_load_n(&g->lines[r].verdict, __ATOMIC_ACQUIRE);
+        if (r == g->rank || !verdict || reached(&g->lines[r], target)) continue;
+        g->culprit = (int)(verdict >> 8);
+        return (int)(verdict & 255);
+    }
     for (int r = 0; r < g->ranks; r++) {
         Line *line = &g->lines[r];
         if (r == g->rank || reached(line, target)) continue;
@@ -336,10 +344,17 @@ static int wait_for(Group *g, int rank, uint32_t target) {
     return sleep_for(g, rank, target, start + g->deadline_ns);
 }
 
+static int give_up(Group *g, int state) {
+    Line *mine = &g->lines[g->rank];
+    __atomic_store_n(&mine->verdict, (uint32_t)state | (uint32_t)g->culprit << 8, __ATOMIC_RELEASE);
+    wake_all(&mine->arrived);
+    return g->broken = state;
+}
+
 static int wait_all(Group *g, uint32_t target) {
     for (int r = 0; r < g->ranks; r++) {
         int state = r == g->rank ? FINE : wait_for(g, r, target);
-        if (state) return g->broken = state;
+        if (state) return give_up(g, state);
     }
     return FINE;
 }

@@ -1,0 +1,187 @@
+"""A rank dies or falls silent in the middle of a collective: who says what, and how soon?
+
+    ranks 0…p-1   the same operation over and over, sizes drawn alike          (forked, shared memory)
+    this command  after a random while SIGKILL or SIGSTOP to one of them ──► time until each survivor raises
+
+A trial is good when every survivor raises one line that names the rank that was hit and the operation, within
+1 s of a death or within the deadline + 1 s of a silence, and when /dev/shm holds what it held before.
+
+    python benchmarks/faults.py [--trials 100] [--ranks 3] [--json benchmarks/results/faults.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import select
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from paceline import atomic
+from paceline.comm.world import World
+from paceline.errors import PacelineError
+from paceline.metrics import resources
+from paceline.registry import COLLECTIVES
+
+SHM = Path("/dev/shm")
+DEADLINE = 1.0  # seconds; of the ranks, so that a silence does not take a minute a trial
+GRACE = 1.0
+SIZES = [0, 7, 1000, 30_000, 300_000]
+
+OPERATIONS = {
+    "all_reduce": lambda collective, own, shared: collective.all_reduce_(own),
+    "all_reduce allocated": lambda collective, own, shared: collective.all_reduce_(shared),
+    "broadcast": lambda collective, own, shared: collective.broadcast_(own, 1),
+    "all_gather": lambda collective, own, shared: collective.all_gather(own),
+    "reduce_scatter": lambda collective, own, shared: collective.reduce_scatter(own),
+    "barrier": lambda collective, own, shared: collective.barrier(),
+}
+WORDS = {"all_reduce": "sum", "all_reduce allocated": "sum"}
+
+
+def rank(number: int, ranks: int, name: str, operation: str, store_path: str, said: int, seed: int) -> None:
+    """Call the operation until it fails; say when, and what was said."""
+    torch.set_num_threads(1)
+    store = dist.FileStore(store_path, ranks)
+    world = World(number, ranks, number, ranks, 0, 1, store, torch.device("cpu"), DEADLINE, None)
+    collective = COLLECTIVES.make(name, world)
+    shared = collective.allocate(max(SIZES), torch.float32, torch.device("cpu"))
+    own = torch.zeros(max(SIZES))
+    draw = random.Random(seed)
+    call = OPERATIONS[operation]
+    os.write(said, b"r")
+    try:
+        while True:
+            length = draw.choice(SIZES)
+            call(collective, own[:length], shared[:length])
+    except PacelineError as error:
+        report = {"at": time.monotonic(), "kind": type(error).__name__, "text": str(error)}
+    except BaseException as error:
+        report = {"at": time.monotonic(), "kind": type(error).__name__, "text": repr(error)}
+    os.write(said, json.dumps(report).encode() + b"\n")
+    os._exit(0)
+
+
+def trial(name: str, operation: str, hit: signal.Signals, ranks: int, draw: random.Random) -> dict:
+    """One group, one blow; what the survivors said and after how many seconds."""
+    before = {path.name for path in SHM.iterdir()}
+    victim = draw.randrange(ranks)
+    with tempfile.TemporaryDirectory() as folder:
+        seed = draw.random()
+        ends = [os.pipe() for _ in range(ranks)]
+        processes = []
+        for number in range(ranks):
+            process = os.fork()
+            if process == 0:
+                rank(number, ranks, name, operation, f"{folder}/store", ends[number][1], int(seed * 1e9))
+            processes.append(process)
+        try:
+            for number in range(ranks):
+                if _read(ends[number][0], 1, 30) != b"r":
+                    raise RuntimeError(f"rank {number} did not start")
+            time.sleep(draw.uniform(0, 0.02))
+            struck = time.monotonic()
+            os.kill(processes[victim], hit)
+            lines = [_line(ends[n][0], DEADLINE + 10) for n in range(ranks) if n != victim]
+        finally:
+            for process in processes:
+                os.kill(process, signal.SIGKILL)
+                os.waitpid(process, 0)
+            for end in ends:
+                os.close(end[0])
+                os.close(end[1])
+    left = sorted({path.name for path in SHM.iterdir()} - before)
+    return judged(lines, operation, victim, struck, DEADLINE if hit == signal.SIGSTOP else 0.0, left)
+
+
+def judged(lines: list, operation: str, victim: int, struck: float, wait: float, left: list) -> dict:
+    """Good or not, and why not."""
+    word = WORDS.get(operation, operation)
+    problems = [f"left in /dev/shm: {left}"] if left else []
+    seconds = []
+    for line in lines:
+        if line is None:
+            problems.append("a survivor hung")
+            continue
+        seconds.append(line["at"] - struck)
+        if not line["text"].startswith(f"rank {victim} ") or f"{word} " not in line["text"]:
+            problems.append(f"said {line['text']!r}, but rank {victim} was hit in {word}")
+        if seconds[-1] > wait + GRACE:
+            problems.append(f"raised after {seconds[-1]:.2f} s")
+    return {"seconds": seconds, "problems": problems}
+
+
+def _read(end: int, count: int, timeout: float) -> bytes:
+    ready, _, _ = select.select([end], [], [], timeout)
+    return os.read(end, count) if ready else b""
+
+
+def _line(end: int, timeout: float) -> dict | None:
+    text = b""
+    until = time.monotonic() + timeout
+    while not text.endswith(b"\n"):
+        got = _read(end, 65536, max(0.0, until - time.monotonic()))
+        if not got:
+            return None
+        text += got
+    return json.loads(text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--trials", type=int, default=100, help="of each operation and signal")
+    parser.add_argument("--ranks", type=int, default=3)
+    parser.add_argument("--collective", default="shm")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    draw = random.Random(options.seed)
+    rows = []
+    for operation in OPERATIONS:
+        for hit in (signal.SIGKILL, signal.SIGSTOP):
+            done = [
+                trial(options.collective, operation, hit, options.ranks, draw) for _ in range(options.trials)
+            ]
+            seconds = [s for one in done for s in one["seconds"]]
+            problems = [problem for one in done for problem in one["problems"]]
+            rows.append(
+                {
+                    "operation": operation,
+                    "signal": hit.name,
+                    "trials": len(done),
+                    "good": sum(not one["problems"] for one in done),
+                    "median_seconds": statistics.median(seconds) if seconds else None,
+                    "longest_seconds": max(seconds, default=None),
+                    "problems": problems[:5],
+                }
+            )
+            row = rows[-1]
+            print(
+                f"{operation:22} {hit.name}  {row['good']:3} of {row['trials']} good, survivors raised after "
+                f"{row['median_seconds'] or 0:.3f} s (median), {row['longest_seconds'] or 0:.3f} s (longest)",
+                *row["problems"],
+                sep="\n    " if row["problems"] else "",
+                flush=True,
+            )
+    if options.json:
+        found = {
+            "machine": resources.machine(),
+            "commit": resources.commit(),
+            "deadline": DEADLINE,
+            "rows": rows,
+        }
+        atomic.write_text(options.json, json.dumps(found, indent=1) + "\n")
+    return int(any(row["good"] < row["trials"] for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
