@@ -6,6 +6,7 @@ One clock read before and one after; about 1 µs a call. Nothing is communicated
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -60,6 +61,9 @@ class Measured(Collective):
         started = time.monotonic()
         pending = self._inner.start(flat, operation)
         return _Waited(pending, self._meter, started, flat.nbytes)
+
+    def decorated(self, by: Callable[[Collective], Collective]) -> Collective:
+        return Measured(self._inner.decorated(by), self._meter)
 
     def close(self) -> None:
         self._inner.close()

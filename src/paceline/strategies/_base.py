@@ -37,6 +37,8 @@ class Strategy(ABC):
     """How many ranks it can have at most."""
     collectives: ClassVar[tuple[str, ...] | None] = None
     """The collectives it can use (None: any)."""
+    clip_norm: float | None = None
+    """An update's gradient is shortened to this length (2-norm over all parameters), after averaging."""
 
     def __init__(self, world: World, collective: Collective, meter: Meter) -> None:
         self.world = world
@@ -67,6 +69,11 @@ class Strategy(ABC):
     @abstractmethod
     def step(self) -> None:
         """The gradients of this rank are complete: make one update and leave them zero."""
+
+    def clip(self) -> None:
+        """Shorten the complete gradients to `clip_norm`, where one is set."""
+        if self.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
 
     def run(self, loop: Callable[[], None]) -> None:
         """Run the training loop; a rank that serves others does that instead."""

@@ -13,5 +13,6 @@ class Single(Strategy):
     most_ranks: ClassVar[int | None] = 1
 
     def step(self) -> None:
+        self.clip()
         self.optimizer.step()
         self.optimizer.zero_grad()

@@ -53,6 +53,7 @@ class TorchDdp(Strategy):
             self.meter.expose(self._last_gradient, time.monotonic())
 
     def step(self) -> None:
+        self.clip()
         self.optimizer.step()
         self.optimizer.zero_grad()
 
