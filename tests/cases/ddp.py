@@ -164,7 +164,7 @@ def opposed(world: World, compression: str, feedback: bool, steps: int) -> float
     """Distance to the minimum of a sum of two losses whose gradients are 1,000 times larger than their mean."""
     net = nn.Linear(8, 1, bias=False)
     nn.init.zeros_(net.weight)
-    strategy, module, recorded, _ = made(
+    strategy, _, recorded, _ = made(
         world, net, torch.optim.SGD(net.parameters(), 0.02), compression=compression
     )
     pull = torch.linspace(300.0, 1000.0, 8) * (1 if world.rank % 2 else -1)

@@ -42,6 +42,7 @@ class Plan:
         """The plan as a user reads it before anything starts."""
         pieces = f", each in {config.micro_batches} micro-batches" if config.micro_batches > 1 else ""
         where = f" on {self.nodes} nodes" if self.nodes > 1 else ""
+        clip = f", gradients clipped to {config.clip_norm:g}" if config.clip_norm else ""
         decay = f", weight decay {config.weight_decay:g}" if config.weight_decay else ""
         last = self.train_size - (self.steps_per_epoch - 1) * self.global_batch
         short = f" (the last of each epoch: {last})" if last != self.global_batch else ""
@@ -54,7 +55,7 @@ class Plan:
             "length": f"{_count(self.epochs, 'epoch')} × {self.steps_per_epoch} steps, "
             f"{self.steps:,} in all, {self.samples:,} samples",
             "optimizer": f"{config.optimizer}, learning rate {self.learning_rate:g} {self._rule(config)}, "
-            f"momentum {config.momentum:g}{decay}",
+            f"momentum {config.momentum:g}{decay}{clip}",
         }
         return [f"{name:<10}{text}" for name, text in rows.items()] + [
             f"note      {text}" for text in self.notices

@@ -24,6 +24,7 @@ OPTIMIZERS = ("sgd", "adamw")
 SCHEDULES = ("constant", "cosine", "one_cycle")
 LEARNING_RATE_RULES = ("none", "linear", "sqrt")
 TRAIN_ACCURACY_MODES = ("eval", "running")
+PRECISIONS = ("fp32", "bf16")
 DEFAULT_BATCH = 64  # per rank, where neither batch nor global_batch is given
 DEFAULT_EPOCHS = 5  # where neither epochs nor steps is given
 
@@ -93,11 +94,21 @@ class RunConfig:
         None, "how much", "stop at the first evaluation with this test accuracy (0.985)", _between(0, 1)
     )
 
+    precision: str = option(
+        "fp32",
+        "how much",
+        "fp32, or bf16 where a probe at the start shows that it is faster",
+        _one_of(PRECISIONS),
+    )
+
     optimizer: str = option("sgd", "optimizer", "sgd or adamw", _one_of(OPTIMIZERS))
     lr: float = option(0.05, "optimizer", "learning rate (its peak, with a schedule)", _positive)
     momentum: float = option(0.9, "optimizer", "momentum of sgd; beta 1 of adamw", _between(0, 0.9999))
     nesterov: bool = option(False, "optimizer", "Nesterov momentum (sgd)")
     weight_decay: float = option(0.0, "optimizer", "weight decay", _between(0, 10))
+    clip_norm: float | None = option(
+        None, "optimizer", "shorten an update's gradient to this 2-norm (default: leave it)", _positive
+    )
     label_smoothing: float = option(0.0, "optimizer", "label smoothing", _between(0, 0.9))
     schedule: str = option("constant", "optimizer", "constant, cosine or one_cycle", _one_of(SCHEDULES))
     warmup: float | None = option(

@@ -17,9 +17,11 @@ import numpy as np
 import torch
 import torch._dynamo  # the first optimizer imports it: 0.9 s, here once in the zygote and not in every rank
 
+from paceline.comm.collectives import Collective
 from paceline.comm.measured import Measured
 from paceline.comm.world import World, joined
 from paceline.config import Plan, RunConfig, config_hash
+from paceline.config.plan import dealt
 from paceline.data import Order, Prepared
 from paceline.data.feed import Feed
 from paceline.data.resident import Resident
@@ -33,6 +35,7 @@ from paceline.strategies import Strategy
 from paceline.train.build import build_model
 from paceline.train.loop import Loop
 from paceline.train.optimize import make_optimizer
+from paceline.train.precision import Probe, autocast, full, probe
 from paceline.train.progress import Progress, Shown, Silent
 from paceline.train.step import Step
 
@@ -79,6 +82,8 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
     torch.manual_seed(config.seed)
     model = build_model(config, data.shape, data.classes).to(world.device)
     optimizer = make_optimizer(config, model.parameters(), plan.learning_rate)
+    strategy.clip_norm = config.clip_norm
+    found = _probe(assignment, model, data, collective) if config.precision == "bf16" else None
     module = strategy.attach(model, optimizer)
     torch.manual_seed(_own_seed(config.seed, world.rank))
     feed = Feed(data.train, Order(len(data.train), config.seed), augment=config.augment)
@@ -89,6 +94,7 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
         meter,
         micro_batches=config.micro_batches,
         label_smoothing=config.label_smoothing,
+        precision=autocast(world.device) if found and found.chosen else full,
     )
     progress: Progress = Shown(assignment.folder, quiet=assignment.quiet) if world.rank == 0 else Silent()
     loop = Loop(
@@ -96,12 +102,20 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
         clock, meter, journal, progress, world.device,
     )  # fmt: skip
     journal.write("start", **_start(assignment, place, strategy, model))
-    for notice in plan.notices if world.rank == 0 else ():
+    if found:
+        progress.note(found.line())
+    for notice in (*plan.notices, *([found.line()] if found else [])) if world.rank == 0 else ():
         journal.write("note", text=notice)
     strategy.run(loop)
     journal.write("end", **_end(loop, meter))
     strategy.close()
     return collective
+
+
+def _probe(assignment: Assignment, model: torch.nn.Module, data: Resident, collective: Collective) -> Probe:
+    """Is bfloat16 faster for the micro-batches of this run?"""
+    samples = max(dealt(assignment.plan.global_batch, assignment.plan.ranks))
+    return probe(model, data.shape, data.classes, -(-samples // assignment.config.micro_batches), collective)
 
 
 def _own_seed(seed: int, rank: int) -> int:

@@ -8,6 +8,8 @@ gradient of the mean loss, whatever each rank got: a short last step, an uneven 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from paceline.metrics.clock import Clock, Meter
 from paceline.strategies import Strategy
+from paceline.train.precision import full
 
 
 class Step:
@@ -29,6 +32,7 @@ class Step:
         *,
         micro_batches: int = 1,
         label_smoothing: float = 0.0,
+        precision: Callable[[], AbstractContextManager[object]] = full,
     ) -> None:
         self._module = module
         self._strategy = strategy
@@ -36,6 +40,7 @@ class Step:
         self._meter = meter
         self._micro_batches = micro_batches
         self._label_smoothing = label_smoothing
+        self._precision = precision
         self.correct = 0
 
     def __call__(self, images: Tensor, labels: Tensor, count: int) -> float:
@@ -53,8 +58,9 @@ class Step:
         return total
 
     def _micro_batch(self, images: Tensor, labels: Tensor, weight: float) -> float:
-        outputs = self._module(images)
-        loss = cross_entropy(outputs, labels, reduction="sum", label_smoothing=self._label_smoothing)
+        with self._precision():
+            outputs = self._module(images)
+            loss = cross_entropy(outputs, labels, reduction="sum", label_smoothing=self._label_smoothing)
         self._clock.lap("forward")
         self._strategy.backward(loss * weight)
         self._clock.lap("backward")
