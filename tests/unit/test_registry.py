@@ -18,7 +18,9 @@ def test_camel():
 
 
 def test_options():
-    assert option_names(STRATEGIES.load("ddp")) == ["bucket_mb"]
+    assert option_names(STRATEGIES.load("ddp")) == [
+        "bucket_mb", "overlap", "buffers", "buffers_every_step", "compression"
+    ]  # fmt: skip
     with pytest.raises(ConfigError, match="strategy 'ddp' has no option 'bucket'; did you mean 'bucket_mb'"):
         STRATEGIES.check_options("ddp", {"bucket": 3})
     with pytest.raises(ConfigError, match="it takes none"):

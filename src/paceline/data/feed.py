@@ -1,6 +1,6 @@
-"""The batches of one seat, epoch after epoch.
+"""The batches of one seat (or of neighbouring ones), epoch after epoch.
 
-    Order.steps ► a step's samples ──seat_slice──► this seat's ──gather──► uint8 ──augment──► normalise
+    Order.steps ► a step's samples ──seats_slice─► this seat's ──gather──► uint8 ──augment──► normalise
                  rng(seed, epoch, position) ► draws of the whole step ──same slice──┘
 
 Cost beyond Part.batch: about 10 µs a batch, and one permutation of the set an epoch.
@@ -8,7 +8,7 @@ Cost beyond Part.batch: about 10 µs a batch, and one permutation of the set an 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +17,10 @@ from torch import Tensor
 
 from paceline.data.augment import augment, check_augment, draw, parse_augment
 from paceline.data.resident import Part
-from paceline.data.shard import Order, seat_slice
+from paceline.data.shard import Order, seats_slice
 from paceline.errors import ConfigError
 
+Seats = Sequence[tuple[int, int]]
 _AUGMENT = 1  # sets these random numbers apart from those of the order
 
 
@@ -44,11 +45,11 @@ class Feed:
         self.seed = order.seed if seed is None else seed
 
     def epoch(
-        self, epoch: int, global_batch: int, seat: tuple[int, int] = (0, 1), position: int = 0
+        self, epoch: int, global_batch: int, seats: Seats = ((0, 1),), position: int = 0
     ) -> Iterator[Batch]:
-        """This seat's remaining batches of an epoch of which `position` samples are done."""
+        """The seats' remaining batches of an epoch of which `position` samples are done."""
         for indices in self.order.steps(epoch, global_batch, position):
-            mine = seat_slice(len(indices), *seat)
+            mine = seats_slice(len(indices), seats)
             images, labels = self.part.gather(indices[mine])
             if self.spec:
                 rng = np.random.default_rng((self.seed, epoch, position, _AUGMENT))

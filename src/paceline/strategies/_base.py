@@ -57,6 +57,16 @@ class Strategy(ABC):
         """(index, count): which slice of the data this rank trains on."""
         return self.world.rank, self.world.size
 
+    @property
+    def seats(self) -> list[tuple[int, int]]:
+        """All seats of this rank: one, unless a strategy deals finer than by ranks; they are neighbours."""
+        return [self.seat]
+
+    @contextlib.contextmanager
+    def seated(self, number: int) -> Iterator[None]:
+        """What is computed in here is for the seat `seats[number]`."""
+        yield
+
     @contextlib.contextmanager
     def accumulating(self) -> Iterator[None]:
         """Backward passes in here add to the gradients and communicate nothing."""

@@ -30,7 +30,7 @@ class Bucket:
         self.parameters = tuple(parameters)
         self.flat = allocate(sum(p.numel() for p in parameters), first.dtype, first.device)
         pieces = self.flat.split([p.numel() for p in parameters])
-        self._pairs = [(p, _laid_out_like(p, piece)) for p, piece in zip(parameters, pieces, strict=True)]
+        self._pairs = [(p, laid_out_like(p, piece)) for p, piece in zip(parameters, pieces, strict=True)]
         for parameter, view in self._pairs:
             parameter.grad = view
 
@@ -45,6 +45,11 @@ class Bucket:
                     view.zero_()
                 else:
                     view.copy_(gradient.to_dense() if gradient.is_sparse else gradient)
+            parameter.grad = view
+
+    def install(self) -> None:
+        """Every gradient is a view of this bucket from here on, whatever it was."""
+        for parameter, view in self._pairs:
             parameter.grad = view
 
 
@@ -121,7 +126,7 @@ def _together(tensors: Sequence[Tensor], combine: Callable[[Tensor], object]) ->
                 tensor.copy_(piece.view(tensor.shape))
 
 
-def _laid_out_like(parameter: nn.Parameter, piece: Tensor) -> Tensor:
+def laid_out_like(parameter: nn.Parameter, piece: Tensor) -> Tensor:
     """The piece with the parameter's own strides: fused optimizers walk both as plain memory."""
     if parameter.is_contiguous():
         return piece.view(parameter.shape)

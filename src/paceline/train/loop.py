@@ -70,7 +70,7 @@ class Loop:
         stretch = Stretch(epoch, self.done)
         self.step.correct = 0
         self.clock.resume()
-        for images, labels, count in self.feed.epoch(epoch, self.plan.global_batch, self.strategy.seat):
+        for images, labels, count in self.feed.epoch(epoch, self.plan.global_batch, self.strategy.seats):
             self._set_learning_rate()
             images, labels = images.to(self.device), labels.to(self.device)
             self.clock.lap("data")

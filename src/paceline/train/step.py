@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from paceline.data.shard import seat_slice
 from paceline.metrics.clock import Clock, Meter
 from paceline.strategies import Strategy
 from paceline.train.precision import full
@@ -45,16 +46,28 @@ class Step:
 
     def __call__(self, images: Tensor, labels: Tensor, count: int) -> float:
         """Make one update; returns the sum of this rank's losses."""
-        weight = self._strategy.seat[1] / count
+        seats = self._strategy.seats
+        cuts = [seat_slice(count, *seat) for seat in seats]
+        lengths = [cut.stop - cut.start for cut in cuts]
         total = 0.0
-        pieces = list(zip(images.chunk(self._micro_batches), labels.chunk(self._micro_batches), strict=True))
-        for number, (some, truth) in enumerate(pieces, start=1):
-            last = number == len(pieces)
-            with contextlib.nullcontext() if last else self._strategy.accumulating():
-                total += self._micro_batch(some, truth, weight)
+        for number, (some, truth) in enumerate(
+            zip(images.split(lengths), labels.split(lengths), strict=True)
+        ):
+            with self._strategy.seated(number):
+                total += self._seat(some, truth, seats[0][1] / count, last=number == len(seats) - 1)
         self._strategy.step()
         self._clock.lap("update")
         self._clock.move("update", "communicate", self._meter.take_seconds())
+        return total
+
+    def _seat(self, images: Tensor, labels: Tensor, weight: float, *, last: bool) -> float:
+        """One seat's samples in micro-batches; only the very last backward pass completes the gradients."""
+        total = 0.0
+        pieces = list(zip(images.chunk(self._micro_batches), labels.chunk(self._micro_batches), strict=True))
+        for number, (some, truth) in enumerate(pieces, start=1):
+            complete = last and number == len(pieces)
+            with contextlib.nullcontext() if complete else self._strategy.accumulating():
+                total += self._micro_batch(some, truth, weight)
         return total
 
     def _micro_batch(self, images: Tensor, labels: Tensor, weight: float) -> float:

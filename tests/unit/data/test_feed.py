@@ -71,7 +71,7 @@ def test_a_prepared_set_that_went_away(data):
 
 def batches(data, augment, batch, seat=(0, 1), position=0, epoch=2, seed=5):
     feed = Feed(data.train, Order(SIZE, seed), augment=augment)
-    return list(feed.epoch(epoch, batch, seat, position))
+    return list(feed.epoch(epoch, batch, [seat], position))
 
 
 @pytest.mark.parametrize("augment", ["", "shift:2,flip", "crop:3,flip"])
