@@ -12,6 +12,7 @@ from paceline.comm.collectives import Collective, auto
 from paceline.comm.collectives.native import Native
 from paceline.comm.measured import Measured
 from paceline.comm.world import World
+from paceline.errors import ConfigError
 from paceline.metrics.clock import Meter
 from paceline.registry import COLLECTIVES
 
@@ -25,31 +26,85 @@ def values(rank: int, length: int, kind: str, seed: int = 0) -> torch.Tensor:
     return torch.randint(-3, 4, (length,), generator=generator).to(dtype)
 
 
-def all_reduce(world: World, name: str, lengths: list[int], kinds: list[str], operations: list[str]) -> dict:
-    """Every combination once; returns what this rank holds afterwards."""
-    collective = COLLECTIVES.make(name, world)
+def all_reduce(
+    world: World,
+    name: str,
+    lengths: list[int],
+    kinds: list[str],
+    operations: list[str],
+    options: dict | None = None,
+) -> dict:
+    """Every combination once; returns what this rank holds afterwards, or why it was refused."""
+    collective = COLLECTIVES.make(name, world, options=options)
     found = {}
     for length in lengths:
         for kind in kinds:
             for operation in operations:
                 mine = values(world.rank, length, kind)
-                assert collective.all_reduce_(mine, operation) is mine
-                found[length, kind, operation] = mine
+                try:
+                    assert collective.all_reduce_(mine, operation) is mine
+                    found[length, kind, operation] = mine
+                except ConfigError as error:
+                    found[length, kind, operation] = str(error)
     collective.close()
     collective.close()
     return found
 
 
-def others(world: World, name: str, length: int) -> dict:
-    """broadcast_, all_gather, reduce_scatter, barrier, of the collective itself and of the defaults."""
+def others(
+    world: World,
+    name: str,
+    lengths: list[int],
+    kinds: list[str],
+    own: bool = True,
+    options: dict | None = None,
+) -> dict:
+    """broadcast_, all_gather, reduce_scatter, barrier, of the collective itself or of the defaults."""
+    collective = COLLECTIVES.make(name, world, options=options)
+    if not own:
+        collective = Plain(collective)
     found = {}
-    for label, collective in _both(name, world):
-        found[label, "broadcast"] = collective.broadcast_(
-            values(world.rank, length, "float32"), world.size - 1
-        )
-        found[label, "all_gather"] = collective.all_gather(values(world.rank, length, "float32"))
-        found[label, "reduce_scatter"] = collective.reduce_scatter(values(world.rank, length, "float64"))
-        collective.barrier()
+    for length in lengths:
+        for kind in kinds:
+            mine = values(world.rank, length, kind)
+            for root in {0, world.size // 2, world.size - 1}:
+                found[length, kind, "broadcast", root] = collective.broadcast_(mine.clone(), root)
+            found[length, kind, "all_gather"] = collective.all_gather(mine)
+            for operation in ("sum", "max"):
+                found[length, kind, "reduce_scatter", operation] = collective.reduce_scatter(mine, operation)
+            collective.barrier()
+    return found
+
+
+class Plain(Collective):
+    """The seam itself: its defaults over another's all_reduce_."""
+
+    def __init__(self, inner: Collective) -> None:
+        self.rank, self.size, self.inner = inner.rank, inner.size, inner
+
+    def all_reduce_(self, flat, operation="sum"):
+        return self.inner.all_reduce_(flat, operation)
+
+
+def unusual(world: World, name: str, options: dict) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A tensor after it was gathered and scattered; every other element of one, and what should be there."""
+    collective = COLLECTIVES.make(name, world, options=options)
+    kept = values(world.rank, 40, "float32")
+    collective.reduce_scatter(kept)
+    collective.all_gather(kept)
+    strided, want = kept.clone()[::2], kept[::2].clone()
+    collective.all_reduce_(strided)
+    collective.broadcast_(strided.view(4, 5).t(), 1)
+    return kept, strided, collective.broadcast_(collective.all_reduce_(want), 1)
+
+
+def nans(world: World, name: str, options: dict) -> list[torch.Tensor]:
+    """Only the last rank has one."""
+    collective = COLLECTIVES.make(name, world, options=options)
+    found = []
+    for operation in ("sum", "avg", "min", "max", "product"):
+        mine = torch.tensor([1.0, 2.0, float("nan") if world.rank == world.size - 1 else 3.0])
+        found.append(collective.all_reduce_(mine, operation))
     return found
 
 
@@ -64,16 +119,6 @@ def measured(world: World, name: str) -> tuple[int, int, bool]:
     collective.barrier()
     span = meter.take_span()
     return meter.calls, meter.bytes, span is not None and 0 <= span[1] - span[0] <= meter.seconds + 1
-
-
-def _both(name: str, world: World):
-    own = COLLECTIVES.make(name, world)
-
-    class Plain(type(own).__mro__[-3]):  # the seam itself: its defaults over this all_reduce_
-        def all_reduce_(self, flat, operation="sum"):
-            return own.all_reduce_(flat, operation)
-
-    return [("own", own), ("default", Plain(world))]
 
 
 def auto_twice(world: World, cache: str, others: list[str]) -> dict:

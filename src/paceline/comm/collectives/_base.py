@@ -21,6 +21,7 @@ from typing import ClassVar, Literal, Protocol, get_args
 import torch
 from torch import Tensor
 
+from paceline.comm.links import Link
 from paceline.comm.world import World
 
 Operation = Literal["sum", "avg", "min", "max", "product"]
@@ -49,6 +50,8 @@ class Collective(ABC):
     """May `auto` measure and choose it? Not one that is there to be read or to choose."""
     single_node: ClassVar[bool] = False
     """Does it need all ranks on one node?"""
+    link: Link | None = None
+    """What it sends over, where that is a link; a decorator that counts may take its place."""
 
     def __init__(self, world: World) -> None:
         self.rank = world.rank

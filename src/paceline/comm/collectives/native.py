@@ -12,6 +12,7 @@ from torch import Tensor
 
 from paceline.comm.collectives._base import Collective, Operation
 from paceline.comm.world import World
+from paceline.errors import ConfigError
 
 _TORCH = {
     "sum": dist.ReduceOp.SUM,
@@ -22,6 +23,11 @@ _TORCH = {
 }
 
 
+# What gloo refuses is sent as a type that holds the same values.
+_AS = {torch.int16: torch.int32, torch.bool: torch.uint8}
+_BOOL: dict[Operation, Operation] = {"sum": "max", "product": "min", "min": "min", "max": "max"}
+
+
 class Native(Collective):
     """Torch's own collectives, called on the process group itself: it need not be torch's default one."""
 
@@ -30,6 +36,8 @@ class Native(Collective):
         self._group = world.group
 
     def all_reduce_(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
+        if flat.dtype in _AS:
+            return self._converted(flat, operation)
         if flat.numel():
             options = dist.AllreduceOptions()
             options.reduceOp = dist.ReduceOp(_TORCH[operation])
@@ -37,6 +45,13 @@ class Native(Collective):
         if operation == "avg":
             _divide_(flat, self.size)
         return flat
+
+    def _converted(self, flat: Tensor, operation: Operation) -> Tensor:
+        if flat.dtype == torch.bool:
+            if operation not in _BOOL:
+                raise ConfigError("cannot average booleans over ranks; convert them to float32 first")
+            operation = _BOOL[operation]
+        return flat.copy_(self.all_reduce_(flat.to(_AS[flat.dtype]), operation))
 
     def broadcast_(self, flat: Tensor, src: int = 0) -> Tensor:
         if flat.numel():
