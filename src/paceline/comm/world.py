@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
@@ -42,6 +43,10 @@ class World:
         if self.rank == 0:
             self.store.set(key, value)
         return str(self.store.get(key), "utf-8")
+
+    def own_seed(self, seed: int) -> int:
+        """A seed of this rank's own, far from every other rank's of every other run."""
+        return int(np.random.SeedSequence((seed, self.rank, 0xD20)).generate_state(1, np.uint64)[0] >> 1)
 
 
 @contextlib.contextmanager
