@@ -5,11 +5,11 @@ and see honestly what it bought.
     with pl.join() as world: …          for a loop of your own (library.py); torch is imported when it is used
 """
 
-import importlib
+import importlib as _importlib
 import importlib.metadata as _metadata
-from typing import TYPE_CHECKING
+import typing as _typing
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from paceline.library import Batch, JoinedWorld, Training, data_set, join
     from paceline.train.evaluate import Totals
 
@@ -25,5 +25,5 @@ _LATER = {name: "library" for name in __all__ if name != "__version__"} | {"Tota
 
 def __getattr__(name: str) -> object:
     if name in _LATER:
-        return getattr(importlib.import_module(f"paceline.{_LATER[name]}"), name)
+        return getattr(_importlib.import_module(f"paceline.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
+from paceline.comm.warned import once
 from paceline.launch.environment import Place
 
 
@@ -58,7 +59,7 @@ def joined(place: Place, deadline: float) -> Iterator[World]:
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=timeout)
     try:
-        yield World(
+        world = World(
             rank=place.rank,
             size=place.size,
             local_rank=place.local_rank,
@@ -70,6 +71,8 @@ def joined(place: Place, deadline: float) -> Iterator[World]:
             deadline=deadline,
             group=dist.distributed_c10d._get_default_group(),
         )
+        with once(store, world.rank, world.size):
+            yield world
     finally:
         dist.destroy_process_group()
 

@@ -50,7 +50,7 @@ def indexed(data: Any) -> Indexed:
     if isinstance(data, tuple | list) and data and all(isinstance(field, Tensor) for field in data):
         return _Rows(data)
     loader = data if isinstance(data, DataLoader) else None
-    dataset = loader.dataset if loader else data
+    dataset = data if loader is None else loader.dataset
     if isinstance(dataset, IterableDataset) or not (
         hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
     ):
