@@ -27,7 +27,7 @@ from paceline.launch import environment, local
 from paceline.launch.environment import Place
 from paceline.metrics.resources import usable_cores
 from paceline.registry import COLLECTIVES, MODELS, STRATEGIES
-from paceline.train.build import build_model, check_strategy
+from paceline.train.build import build_model, check_lockstep, check_strategy
 from paceline.train.rank import Assignment, run_rank
 
 
@@ -99,7 +99,10 @@ def check(config: RunConfig) -> None:
     MODELS.check_options(config.model, config.model_options)
     COLLECTIVES.check_options(config.collective, config.collective_options)
     STRATEGIES.check_options(config.strategy, config.strategy_options)
-    check_strategy(config.strategy, STRATEGIES.load(config.strategy), config.collective, config.ranks)
+    strategy = STRATEGIES.load(config.strategy)
+    if config.sync_batchnorm:
+        check_lockstep(strategy)
+    check_strategy(config.strategy, strategy, config.collective, config.ranks)
 
 
 def check_data(config: RunConfig, prepared: Prepared) -> None:
