@@ -108,16 +108,16 @@ GENERATED: Mapping[str, Callable[[], str]] = {
 
 
 def _public(name: str, thing: object) -> Iterator[str]:
-    """A function with its signature; a class with its methods, a class that is made for you without its own."""
+    """A function with its signature; a class with its public methods."""
     yield f"## pl.{name}"
     if not inspect.isclass(thing):
         yield f"```python\npl.{name}{_signature(thing)}\n```"
     yield inspect.getdoc(thing) or ""
     for method, function in vars(thing).items() if inspect.isclass(thing) else ():
-        if inspect.isfunction(function) and (method[0] != "_" or method in ("__call__", "__getitem__")):
-            if inspect.getdoc(function):
-                yield f"### {name}.{method}\n\n```python\n{method}{_signature(function)}\n```"
-                yield inspect.getdoc(function) or ""
+        shown = method[0] != "_" or method == "__call__"
+        if inspect.isfunction(function) and shown:
+            yield f"### {name}.{method}\n\n```python\n{method}{_signature(function)}\n```"
+            yield inspect.getdoc(function) or ""
 
 
 def _signature(function: typing.Any) -> str:
