@@ -12,7 +12,6 @@ from torch.distributed import PrefixStore
 from cases.collectives import values
 from paceline.comm.world import World
 from paceline.errors import PacelineError
-from paceline.metrics import resources
 from paceline.registry import COLLECTIVES
 
 CPU = torch.device("cpu")
@@ -85,35 +84,6 @@ def rounding(world: World, kind: str) -> tuple[torch.Tensor, torch.Tensor]:
     return ours, (parts[0].float() + parts[1].float()).to(dtype)
 
 
-DISAGREEMENTS = {
-    "shape": lambda c, odd: c.all_reduce_(torch.zeros(1024 + odd)),
-    "type": lambda c, odd: c.all_reduce_(torch.zeros(1024, dtype=torch.int32 if odd else torch.float32)),
-    "operation": lambda c, odd: c.broadcast_(torch.zeros(1024)) if odd else c.all_reduce_(torch.zeros(1024)),
-    "reduce operation": lambda c, odd: c.all_reduce_(torch.zeros(1024), "max" if odd else "sum"),
-    "root": lambda c, odd: c.broadcast_(torch.zeros(1024), 1 if odd else 0),
-    "order": lambda c, odd: [c.all_reduce_(torch.zeros(n)) for n in ((7, 5) if odd else (5, 7))],
-    "large and small": lambda c, odd: c.all_reduce_(torch.zeros(2_000_000 if odd else 10)),
-}
-
-
-def disagree(world: World, case: str) -> tuple[str, str, float]:
-    """The last rank is the odd one; afterwards another group works."""
-    collective = make(world)
-    for _ in range(3):
-        collective.barrier()
-    said = ""
-    try:
-        DISAGREEMENTS[case](collective, world.rank == world.size - 1)
-    except PacelineError as error:
-        said = f"{type(error).__name__}: {error}"
-    again = ""
-    try:
-        collective.barrier()
-    except PacelineError as error:
-        again = f"{type(error).__name__}: {error}"
-    return said, again, float(make(world).all_reduce_(torch.ones(3)).sum())
-
-
 def mixed_memory(world: World) -> str:
     """One rank gives a tensor of its own where the others give an allocated buffer."""
     collective = make(world)
@@ -174,9 +144,15 @@ def soak(world: World, rounds: int) -> tuple[int, int, int]:
                 collective.broadcast_(large)
 
     some(rounds // 10)
-    before, files = resources.proportional_memory_bytes(), _open_files()
+    before, files = _own_memory(), _open_files()
     some(rounds)
-    return before, resources.proportional_memory_bytes(), _open_files() - files
+    return before, _own_memory(), _open_files() - files
+
+
+def _own_memory() -> int:
+    """Anonymous resident bytes: they do not depend on what other processes share with this one."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.partition("RssAnon:")[2].split()[0])
 
 
 def _open_files() -> int:

@@ -59,24 +59,6 @@ def test_halves_round_as_torch_does(zygote, kind):
         assert torch.equal(ours, torchs)
 
 
-@pytest.mark.parametrize(
-    ("case", "seen"),
-    [
-        ("shape", "rank 2 is at sum #4, 1025 float32; rank 0 at sum #4, 1024 float32"),
-        ("type", "rank 2 is at sum #4, 1024 int32; rank 0 at sum #4, 1024 float32"),
-        ("operation", "rank 2 is at broadcast #4, 1024 float32 from rank 0; rank 0 at sum #4, 1024 float32"),
-        ("reduce operation", "rank 2 is at max #4, 1024 float32; rank 0 at sum #4, 1024 float32"),
-        ("root", "rank 2 is at broadcast #4, 1024 float32 from rank 1; rank 0 at broadcast #4, 1024 float32 from rank 0"),
-        ("order", "rank 2 is at sum #4, 7 float32; rank 0 at sum #4, 5 float32"),
-        ("large and small", "rank 2 is at sum #4, 2000000 float32; rank 0 at sum #4, 10 float32"),
-    ],
-)  # fmt: skip
-def test_ranks_that_disagree_hear_the_same_line(zygote, case, seen):
-    for said, again, total in zygote.run("cases.shm:disagree", 3, case=case):
-        assert said == again == f"RanksDisagree: ranks disagree: {seen}"
-        assert total == 9.0
-
-
 def test_a_tensor_among_allocated_buffers_is_a_disagreement(zygote):
     for said in zygote.run("cases.shm:mixed_memory", 2):
         assert said == (
