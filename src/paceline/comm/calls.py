@@ -58,7 +58,6 @@ class Call:
         return cls(number, KINDS[kind], elements, dtype, name, root, operation >> OPERATION_BITS)
 
     def __str__(self) -> str:
-        reduces = self.kind in ("all_reduce", "reduce_scatter")
         name = {"all_reduce": self.operation, "reduce_scatter": f"reduce_scatter ({self.operation})"}.get(
             self.kind, self.kind
         )
