@@ -12,6 +12,7 @@ A trial is good when every survivor raises one line that names the rank that was
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -92,6 +93,7 @@ def trial(name: str, operation: str, hit: signal.Signals, ranks: int, draw: rand
             struck = time.monotonic()
             os.kill(processes[victim], hit)
             lines = [_line(ends[n][0], DEADLINE + 10) for n in range(ranks) if n != victim]
+            continued = hit == signal.SIGSTOP and _state(processes[victim]) != "T"
         finally:
             for process in processes:
                 os.kill(process, signal.SIGKILL)
@@ -99,6 +101,8 @@ def trial(name: str, operation: str, hit: signal.Signals, ranks: int, draw: rand
             for end in ends:
                 os.close(end[0])
                 os.close(end[1])
+    if continued:  # the kernel does that when whoever started this command exits in just this moment
+        raise RuntimeError("somebody else continued the stopped rank; run this in a session of its own")
     left = sorted({path.name for path in SHM.iterdir()} - before)
     return judged(lines, operation, victim, struck, DEADLINE if hit == signal.SIGSTOP else 0.0, left)
 
@@ -118,6 +122,11 @@ def judged(lines: list, operation: str, victim: int, struck: float, wait: float,
         if seconds[-1] > wait + GRACE:
             problems.append(f"raised after {seconds[-1]:.2f} s")
     return {"seconds": seconds, "problems": problems}
+
+
+def _state(process: int) -> str:
+    """One letter of the kernel's: T is stopped."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def _read(end: int, count: int, timeout: float) -> bytes:
@@ -144,6 +153,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    with contextlib.suppress(PermissionError):  # already the first of its group
+        os.setsid()
     draw = random.Random(options.seed)
     rows = []
     for operation in OPERATIONS:

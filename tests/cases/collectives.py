@@ -72,8 +72,21 @@ def others(
             found[length, kind, "all_gather"] = collective.all_gather(mine)
             for operation in ("sum", "max"):
                 found[length, kind, "reduce_scatter", operation] = collective.reduce_scatter(mine, operation)
+            found[length, kind, "allocated"] = _same_when_allocated(collective, mine)
             collective.barrier()
     return found
+
+
+def _same_when_allocated(collective: Collective, mine: torch.Tensor) -> bool:
+    """A buffer of the collective's own is zeros, and holds after every verb what a tensor of ours holds."""
+    buffer = collective.allocate(mine.numel(), mine.dtype, torch.device("cpu"))
+    same = not buffer.any()
+    collective.start(buffer.copy_(mine), "max").wait()
+    same &= torch.equal(buffer, collective.all_reduce_(mine.clone(), "max"))
+    same &= torch.equal(collective.all_reduce_(buffer.copy_(mine)), collective.all_reduce_(mine.clone()))
+    same &= torch.equal(collective.broadcast_(buffer.copy_(mine)), collective.broadcast_(mine.clone()))
+    same &= torch.equal(collective.all_gather(buffer.copy_(mine)), collective.all_gather(mine))
+    return same and torch.equal(collective.reduce_scatter(buffer), collective.reduce_scatter(mine))
 
 
 class Plain(Collective):
