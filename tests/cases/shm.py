@@ -131,34 +131,6 @@ def threads(world: World, rounds: int) -> list[float]:
     return totals
 
 
-def soak(world: World, rounds: int) -> tuple[int, int, int]:
-    """Resident bytes before and after, open descriptors more than before."""
-    collective = make(world)
-    flat, large = torch.ones(500), torch.ones(100_000)
-    collective.all_reduce_(large)
-
-    def some(count: int) -> None:
-        for number in range(count):
-            collective.all_reduce_(flat, "avg")
-            if number % 100 == 0:
-                collective.broadcast_(large)
-
-    some(rounds // 10)
-    before, files = _own_memory(), _open_files()
-    some(rounds)
-    return before, _own_memory(), _open_files() - files
-
-
-def _own_memory() -> int:
-    """Anonymous resident bytes: they do not depend on what other processes share with this one."""
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(status.partition("RssAnon:")[2].split()[0])
-
-
-def _open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def leaves(world: World) -> str:
     """Rank 1 closes its collective while the others wait for it."""
     collective = make(world)

@@ -10,6 +10,8 @@ import functools
 
 import pytest
 import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from cases import collectives as cases
 from cases.collectives import values
@@ -139,9 +141,41 @@ def test_the_others_in_shared_memory(zygote, size):
 @pytest.mark.parametrize("size", [1, 3, 4])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_others_by_real_ranks(zygote, name, size, own):
-    lengths, kinds = [0, 11, 300], ["float32", "int64"]
+    lengths, kinds = [0, 11, 300], ["float32", "int64", "int16"]
     ranks = zygote.run("cases.collectives:others", size, name=name, lengths=lengths, kinds=kinds, own=own)
     check_others(ranks, lengths, kinds)
+
+
+CASE = st.tuples(
+    st.sets(st.integers(0, 3), min_size=1).map(sorted),
+    st.sampled_from(["all_reduce", "broadcast", "all_gather", "reduce_scatter"]),
+    st.one_of(st.integers(0, 40), st.sampled_from(LENGTHS), st.integers(0, 200_000)),
+    st.sampled_from([kind for kind in KINDS if kind != "bool"]),
+    st.sampled_from(OPERATIONS),
+)
+PLAIN_NAMES = [
+    name for name in NAMES if name not in ("native", "auto")
+]  # gloo itself, and what may choose it
+
+
+@pytest.mark.parametrize("name", PLAIN_NAMES)
+@settings(max_examples=4, deadline=None, derandomize=True, phases=[Phase.generate])
+@given(cases=st.lists(CASE, min_size=12, max_size=25))
+def test_some_ranks_some_type_some_length_beside_gloo(zygote, name, cases):
+    for rank in zygote.run("cases.collectives:beside_gloo", 4, name=name, cases=cases):
+        for (members, verb, length, kind, operation), found in zip(cases, rank, strict=True):
+            if found is None:
+                continue
+            ours, gloos = found
+            case = f"{verb} of {length} {kind} ({operation}) by ranks {members}"
+            assert ours.dtype == gloos.dtype and ours.shape == gloos.shape, case
+            if ours.is_floating_point():
+                off = {"bfloat16": 0.1, "float16": 0.02}.get(
+                    kind, 1e-4
+                )  # gloo rounds halves at every addition
+                torch.testing.assert_close(ours, gloos, rtol=off, atol=off, msg=case)
+            else:
+                assert torch.equal(ours, gloos), case
 
 
 @pytest.mark.parametrize("name", OVER_LINKS)

@@ -77,10 +77,11 @@ def test_threads_each_with_a_group(zygote):
         assert totals == [600.0] * 3
 
 
-def test_memory_stays_constant(zygote):
-    for before, after, files in zygote.run("cases.shm:soak", 2, rounds=20_000):
-        assert after - before < 200_000
-        assert files == 0
+def test_nothing_grows_in_many_operations():
+    """The short form of the million operations in docs/log.md."""
+    command = [sys.executable, "benchmarks/soak.py", "--operations", "20000"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0 and "nothing grew" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_rank_that_closes_is_named(zygote):
