@@ -4,7 +4,8 @@
     this command  after a random while SIGKILL or SIGSTOP to one of them ──► time until each survivor raises
 
 A trial is good when every survivor raises one line that names the rank that was hit and the operation, within
-1 s of a death or within the deadline + 1 s of a silence, and when /dev/shm holds no name of ours more than before.
+1 s of a death or within the deadline + 1 s of a silence, and when /dev/shm holds none of our names more than
+before.
 
     python benchmarks/faults.py [--trials 100] [--ranks 3] [--json benchmarks/results/faults.json]
 """

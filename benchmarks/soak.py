@@ -149,7 +149,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         function = functools.partial(rank, options.collective, options.operations, folder)
-        local.start(function, options.ranks, threads=1, deadline=60)
+        local.start(function, options.ranks, threads=1, deadline=3600)
         ranks = [json.loads(Path(folder, f"{r}.json").read_text()) for r in range(options.ranks)]
     problems = []
     for number, found in enumerate(ranks):
