@@ -114,7 +114,12 @@ with Zygote() as zygote:
     os.geteuid() != 0 or not shutil.which("unshare"), reason="mounts a small /dev/shm: needs root"
 )
 @pytest.mark.parametrize(
-    ("size", "seen"), [("256k", "[(2.0, []), (2.0, [])]"), ("4k", "shared memory cannot be had")]
+    ("size", "seen"),
+    [
+        ("64m", "[(2.0, []), (2.0, [])]"),
+        ("256k", "[(2.0, []), (2.0, [])]"),
+        ("4k", "shared memory cannot be had"),
+    ],
 )
 def test_a_small_dev_shm_gives_small_buffers_or_a_message(size, seen):
     command = ["unshare", "-m", sys.executable, "-c", SMALL, size]

@@ -40,11 +40,11 @@ def checked(inner: Collective, world: World) -> Collective:
     if inner.compares_calls or world.size == 1:
         return inner
     calls = int(world.agree("checked calls", str(_calls_to_check())))
-    return Checked(inner, world.device, _State(calls)) if calls else inner
+    return Checked(inner, world.device, State(calls)) if calls else inner
 
 
 @dataclass
-class _State:
+class State:
     """What a collective and its labelled forms share."""
 
     checked_calls: int
@@ -57,7 +57,7 @@ class _State:
 class Checked(Collective):
     """A collective that does what another does when all ranks ask the same of it."""
 
-    def __init__(self, inner: Collective, device: torch.device, state: _State, label: int = 0) -> None:
+    def __init__(self, inner: Collective, device: torch.device, state: State, label: int = 0) -> None:
         self.rank = inner.rank
         self.size = inner.size
         self.link = inner.link
