@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from paceline.comm.checked import checked
 from paceline.comm.collectives import Collective
 from paceline.comm.measured import Measured
 from paceline.comm.ordered import texts
@@ -130,7 +131,7 @@ class JoinedWorld:
         """A collective of these ranks, for your own use, for `wrap` or a SyncBatchNorm; closed at the end.
 
         The default is `auto`, measured once a machine; alone there is nothing to measure."""
-        made: Collective = _made(COLLECTIVES, name or self._usual, options, self.world)
+        made = checked(_made(COLLECTIVES, name or self._usual, options, self.world), self.world)
         self._open.append(made)
         return made
 
