@@ -1,28 +1,39 @@
 """Board: numbers and a barrier in memory that forked ranks share; made before the fork.
 
+    wait()     a core for every rank: counters that all read, without sleep      else: semaphores
     share(x)   every rank writes its number ─► barrier ─► every rank reads all ─► barrier
     tell(x)    how far the world is, for the launcher to read
 
-It exists to measure collectives without using one. A barrier of 2 ranks takes about 50 µs, of 32 on two
-cores some milliseconds; every wait ends after the deadline.
+It exists to measure collectives without using one. Ranks that each have a core must not sleep here: the kernel
+tends to wake a sleeper on the core of whoever woke it, and two ranks on one core take turns for milliseconds
+while the other core is idle (measured: 4.6 µs instead of 0.8 µs for `shm`, 1,000 elements, 2 ranks). A barrier of
+2 ranks takes about 2 µs, of 32 on two cores some milliseconds; every wait ends after the deadline.
 """
 
 from __future__ import annotations
 
 import mmap
 import multiprocessing
+import os
+import threading
+import time
 
 from paceline.errors import PacelineError
+from paceline.metrics.resources import usable_cores
+
+_SPIN_SECONDS = 0.02  # of reading without offering the core
 
 
 class Board:
-    """One number a rank and one for the launcher."""
+    """Two numbers a rank and one for the launcher."""
 
     def __init__(self, ranks: int, deadline: float) -> None:
         self._numbers = memoryview(mmap.mmap(-1, 8 * (ranks + 1))).cast("d")  # anonymous, shared by fork
+        self._counters = memoryview(mmap.mmap(-1, 8 * ranks)).cast("Q")
         self._barrier = multiprocessing.get_context("fork").Barrier(ranks, timeout=deadline)
         self._ranks, self._rank = ranks, 0
         self._deadline = deadline
+        self._sleeps = ranks > usable_cores()
 
     def sit(self, rank: int) -> Board:
         """Called by each rank once it is forked."""
@@ -31,12 +42,27 @@ class Board:
 
     def wait(self) -> None:
         """Returns when every rank has called it."""
-        import threading
-
+        if not self._sleeps:
+            self._spin()
+            return
         try:
             self._barrier.wait()
         except threading.BrokenBarrierError as error:
-            raise PacelineError(f"a rank did not come to the barrier within {self._deadline:g} s") from error
+            raise self._late() from error
+
+    def _spin(self) -> None:
+        self._counters[self._rank] += 1
+        wanted = self._counters[self._rank]
+        began = time.monotonic()
+        while min(self._counters) < wanted:
+            waited = time.monotonic() - began
+            if waited > self._deadline:
+                raise self._late()
+            if waited > _SPIN_SECONDS:
+                os.sched_yield()
+
+    def _late(self) -> PacelineError:
+        return PacelineError(f"a rank did not come to the barrier within {self._deadline:g} s")
 
     def share(self, number: float) -> list[float]:
         """The numbers of all ranks, in rank order."""
