@@ -209,6 +209,7 @@ typedef struct {
     size_t chunk;                    /* bytes of one buffer */
     size_t direct;                   /* up to so many bytes every rank combines everything */
     int64_t spin_ns, spin_now, yield_ns, deadline_ns;
+    int wary;                        /* waits for which the core is not offered */
     uint32_t arrived, round;
     int64_t number;
     int *watched;                    /* a pidfd a rank, -1 where there is none */
@@ -292,6 +293,8 @@ static int missing(Group *g, uint32_t target) {
 }
 
 #define SHORTEST_SPIN 1000   /* ns */
+#define STRANGER 2000000     /* ns that ranks of one group do not keep a core while others offer theirs */
+#define WARY 64              /* so many waits go to sleep without offering the core first */
 #define LOOK_EVERY 100000000 /* ns: how long a sleep lasts before the dead are looked for */
 
 /* Asleep until `line` has reached the target; the kernel is asked to wake us, never later than LOOK_EVERY. */
@@ -315,7 +318,8 @@ static int sleep_for(Group *g, int rank, uint32_t target, int64_t end) {
 
 /* Spin while every rank has a core of its own, offer the core to others for a while, then sleep.
    How long it pays to spin is learnt: when two ranks were put on one core by whatever else is running, every
-   nanosecond of it keeps the other one waiting (measured: 430 us instead of 14 us for 400 kB). */
+   nanosecond of it keeps the other one waiting (measured: 430 us instead of 14 us for 400 kB). A core that does not
+   come back soon went to another program: a sleeper is woken at once, who only offered waits for a whole time slice. */
 static int wait_for(Group *g, int rank, uint32_t target) {
     const Line *line = &g->lines[rank];
     if (reached(line, target)) return FINE;
@@ -331,13 +335,17 @@ static int wait_for(Group *g, int rank, uint32_t target) {
         now = now_ns();
     }
     if (g->spin_now > SHORTEST_SPIN) g->spin_now /= 2;
-    while (now - start < g->yield_ns) {
-        for (int i = 0; i < 4; i++) {
-            sched_yield();
-            if (reached(line, target)) return FINE;
+    if (g->wary) g->wary--;
+    else
+        while (now - start < g->yield_ns) {
+            int64_t offered = now;
+            for (int i = 0; i < 4; i++) {
+                sched_yield();
+                if (reached(line, target)) return FINE;
+            }
+            now = now_ns();
+            if (now - offered > STRANGER) g->wary = WARY;
         }
-        now = now_ns();
-    }
     return sleep_for(g, rank, target, start + g->deadline_ns);
 }
 
