@@ -5,9 +5,9 @@
 
 All worlds live at the same time and take turns within every round, in an order shuffled anew. Each side gives
 the same values in as many calls of its own plain form: `comm.Allreduce(MPI.IN_PLACE, array)` there,
-`all_reduce_` here, once on tensors of its own and once on tensors from `allocate`. The time of a block is from
-the moment the last rank begins to the moment the last one is done. One virtual environment for each wheel is
-made below --venvs. MPICH spins without offering the core: with more ranks than cores that is what one sees.
+`all_reduce_` here, once on tensors of its own and once on tensors from `allocate`. The time of a block is
+from the moment the last rank begins to the moment the last one is done. One virtual environment for each
+wheel is made below --venvs. MPICH spins without offering the core: with more ranks than cores one sees that.
 
     python benchmarks/mpi.py [--ranks 2,4] [--sizes 1000,…] [--seconds 5] [--json benchmarks/results/mpi.json]
 """
