@@ -19,6 +19,7 @@ from torch import Tensor
 
 from paceline.comm.calls import DTYPES
 from paceline.comm.collectives._base import OPERATIONS, Collective, Operation
+from paceline.comm.shm import unavailable
 from paceline.comm.shm.group import Group
 from paceline.comm.world import World
 from paceline.errors import ConfigError
@@ -30,6 +31,10 @@ _BOOL: dict[Operation, Operation] = {"sum": "max", "product": "min", "min": "min
 
 class Shm(Collective):
     """Ranks of one node, CPU tensors."""
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        return unavailable()
 
     def __init__(
         self, world: World, *, chunk_kb: int = 512, memory: Literal["anonymous", "dev_shm"] = "anonymous"
