@@ -30,7 +30,7 @@ from pathlib import Path
 
 DEADLINE = 60.0
 MOST_CALLS, BLOCK_ELEMENTS = 16, 65_536  # calls of a block: as many as keep its arrays in the second cache
-TOGETHER, TRIES = 20e-6, 200  # ranks with a core each begin within so many seconds of each other
+TOGETHER, TRYING = 20e-6, 0.05  # seconds: ranks with a core each begin so close together, if they can
 OURS = ("shm", "shm:zero_copy")
 WHEELS = {
     "mpich": ["-n"],
@@ -57,11 +57,11 @@ class Lines:
 
     def up(self) -> None:
         """All have come, and where each has a core, all hold it."""
-        for _ in range(1 if self.crowded else TRIES):
-            if self.apart() < TOGETHER:
-                break
+        first, last = began = self.arrivals()
+        while not self.crowded and last - first > TOGETHER and last - began[1] < TRYING:
+            first, last = self.arrivals()
 
-    def apart(self) -> float:
+    def arrivals(self) -> tuple[float, float]:
         wanted = self.counters[self.rank] + 1
         times = self.times[wanted % 2]
         began = times[self.rank] = time.monotonic()
@@ -72,7 +72,7 @@ class Lines:
                 raise SystemExit(f"rank {self.rank}: another rank did not come within {DEADLINE:g} s")
             if self.crowded or waited > 0.02:
                 os.sched_yield()
-        return max(times) - min(times)
+        return min(times), max(times)
 
 
 def mpi_rank(_: str, __: int, ___: int):

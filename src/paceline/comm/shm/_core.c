@@ -466,7 +466,7 @@ static int reduce_in_rounds(Group *g, char *data, size_t n, int dtype, int opera
 static int begin(Group *g) { g->number++; return g->broken; }
 
 static int all_reduce(Group *g, char *data, size_t n, int dtype, int operation) {
-    if (begin(g)) return g->broken;
+    if (begin(g) || g->ranks == 1) return g->broken;
     size_t bytes = n * SIZE[dtype], offset = 0;
     int region = bytes > g->direct && g->region_count ? find_region(g, data, bytes, &offset) : -1;
     announce(g, ALL_REDUCE, n, dtype, operation, 0, region, offset);
