@@ -18,7 +18,7 @@ SOURCE = Path(paceline.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 LEVELS = {
     "errors": 0,
-    **dict.fromkeys(("config", "registry", "atomic", "metrics", "data", "models", "launch"), 1),
+    **dict.fromkeys(("config", "registry", "atomic", "typed", "metrics", "data", "models", "launch"), 1),
     "comm": 2,
     **dict.fromkeys(("strategies", "nn"), 3),
     "train": 4,
@@ -28,9 +28,9 @@ LEVELS = {
     **dict.fromkeys(("__main__", "__init__"), 8),
 }
 # Single files of level 1 that any package of level 1 may use.
-FOUNDATIONS = {"registry", "atomic"}
+FOUNDATIONS = {"registry", "atomic", "typed"}
 # In bench the files that ranks run (_name.py) import torch; those that the command line asks do not.
-WITHOUT_TORCH = ("config", "metrics", "report", "launch", "cli", "registry", "errors", "atomic")
+WITHOUT_TORCH = ("config", "metrics", "report", "launch", "cli", "registry", "errors", "atomic", "typed")
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc"}
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from paceline.errors import ConfigError, PacelineError, RankFailed, did_you_mean
+from paceline.errors import ConfigError, PacelineError, RankFailed, UsageError, did_you_mean
 
 _PROLOGUE = "Train one PyTorch model with many processes and see honestly what it bought."
 _EPILOGUE = "`paceline COMMAND --help` explains each. Start with: paceline study"
@@ -35,6 +35,12 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message} (see {self.prog} --help)")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            name = action.option_strings[0] if action.option_strings else action.metavar
+            hint = did_you_mean(str(value), map(str, action.choices))
+            raise ConfigError(f"{self.prog}: {name} cannot be {value!r}; {hint}")
 
     def parse_everything(self, words: Sequence[str]) -> argparse.Namespace:
         """Like parse_args, but an unknown option is answered with the nearest known one."""
@@ -149,6 +155,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # A file or folder that was named: not there, not to be written, on a full disk.
+        print(f"paceline: {error.filename}: {error.strerror}; mend that or name another", file=sys.stderr)
+        return UsageError.exit_code
     except KeyboardInterrupt:
         print("paceline: interrupted", file=sys.stderr)
         return 130
