@@ -33,6 +33,11 @@ class Parser(argparse.ArgumentParser):
         settings.setdefault("formatter_class", Formatter)
         super().__init__(**settings)  # type: ignore[arg-type]
 
+    @property
+    def _command(self) -> str:
+        """The line begins with `paceline:` anyway."""
+        return self.prog.removeprefix("paceline ")
+
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message} (see {self.prog} --help)")
 
@@ -40,7 +45,7 @@ class Parser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices:
             name = action.option_strings[0] if action.option_strings else action.metavar
             hint = did_you_mean(str(value), map(str, action.choices))
-            raise ConfigError(f"{self.prog}: {name} cannot be {value!r}; {hint}")
+            raise ConfigError(f"{self._command}: {name} cannot be {value!r}; {hint}")
 
     def parse_everything(self, words: Sequence[str]) -> argparse.Namespace:
         """Like parse_args, but an unknown option is answered with the nearest known one."""
@@ -54,9 +59,9 @@ class Parser(argparse.ArgumentParser):
             if word.startswith("-"):
                 name = word.partition("=")[0]
                 known = [o for o in self._option_string_actions if o.startswith("--")]
-                raise ConfigError(f"{self.prog}: no option {name!r}; {_nearest(name, known, self.prog)}")
+                raise ConfigError(f"{self._command}: no option {name!r}; {_nearest(name, known, self.prog)}")
         if rest:
-            raise ConfigError(f"{self.prog}: did not expect {rest[0]!r} (see {self.prog} --help)")
+            raise ConfigError(f"{self._command}: did not expect {rest[0]!r} (see {self.prog} --help)")
 
 
 class Action(Parser):

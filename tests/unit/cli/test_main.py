@@ -81,7 +81,7 @@ def test_every_command_explains_itself(command, capsys):
         (["study", "--strategies", "single", "--ranks", "2"], "no cell is possible"),
         (["study", "."], ". is a folder"),
         (["study", "--out", "/dev/null/x"], "/dev/null/x: Not a directory"),
-        (["data", "lsit"], "paceline data: ACTION cannot be 'lsit'; did you mean 'list'?"),
+        (["data", "lsit"], "paceline: data: ACTION cannot be 'lsit'; did you mean 'list'?"),
         (["data", "fetch", "minst"], "did you mean 'mnist'?"),
         (["report", "nowhere"], "no folder 'nowhere'"),
         (["report", "."], "no run below ."),
