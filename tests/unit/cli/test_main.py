@@ -97,6 +97,18 @@ def test_a_mistake_is_one_line_exit_code_2_and_no_file(words, expected, capsys, 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_under_torchrun_one_rank_of_a_node_says_what_is_wrong(rank, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    here = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 0,
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 29500}  # fmt: skip
+    for name, value in here.items():
+        monkeypatch.setenv(name, str(value))
+    assert main(["train", "--ranks", "3"]) == 2
+    said = "paceline: torchrun started 2 ranks, but the configuration says ranks = 3; leave out --ranks\n"
+    assert capsys.readouterr().err == ("" if rank else said)
+
+
 def test_a_failed_rank_shows_its_own_traceback_first(monkeypatch, capsys):
     def fail(_words):
         raise errors.RankFailed(3, "raised ValueError", "Traceback …\nValueError: 7")
