@@ -19,10 +19,10 @@ from paceline.comm.calls import DTYPES
 from paceline.comm.collectives import OPERATIONS
 from paceline.comm.links.thread import in_threads
 from paceline.errors import ConfigError
-from paceline.registry import COLLECTIVES, option_names
+from paceline.registry import COLLECTIVES, option_hints
 
 NAMES = COLLECTIVES.names()
-OVER_LINKS = [name for name in NAMES if "link" in option_names(COLLECTIVES.load(name))]
+OVER_LINKS = [name for name in NAMES if "link" in option_hints(COLLECTIVES.load(name))]
 WITHOUT_LINKS = [name for name in NAMES if name not in OVER_LINKS]
 SIZES = [1, 2, 3, 4, 5, 7, 8, 13]
 LENGTHS = [0, 1, 2, 5, 16, 257, 65537]
