@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch._dynamo  # the first optimizer imports it: 0.9 s, here once in the zygote and not in every rank
 
@@ -86,7 +85,7 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
     found = _probe(assignment, model, data, collective) if config.precision == "bf16" else None
     model = over_all_ranks(model, strategy) if config.sync_batchnorm else model
     module = strategy.attach(model, optimizer)
-    torch.manual_seed(_own_seed(config.seed, world.rank))
+    torch.manual_seed(world.own_seed(config.seed))
     feed = Feed(data.train, Order(len(data.train), config.seed), augment=config.augment)
     step = Step(
         module,
@@ -117,11 +116,6 @@ def _probe(assignment: Assignment, model: torch.nn.Module, data: Resident, colle
     """Is bfloat16 faster for this run's micro-batches? Asked before any layer of the model communicates."""
     samples = max(dealt(assignment.plan.global_batch, assignment.plan.ranks))
     return probe(model, data.shape, data.classes, -(-samples // assignment.config.micro_batches), collective)
-
-
-def _own_seed(seed: int, rank: int) -> int:
-    """A seed of this rank's own, far from every other rank's of every other run."""
-    return int(np.random.SeedSequence((seed, rank, 0xD20)).generate_state(1, np.uint64)[0] >> 1)
 
 
 def _start(
