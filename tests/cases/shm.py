@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from pathlib import Path
 
 import torch
@@ -143,6 +144,22 @@ def leaves(world: World) -> str:
     except PacelineError as error:
         return f"{type(error).__name__}: {error}"
     return "nothing"
+
+
+def late(world: World) -> list[str]:
+    """Rank 1 comes long after the others gave it up."""
+    collective = make(dataclasses.replace(world, deadline=1.0))
+    collective.barrier()
+    if world.rank == 1:
+        time.sleep(2)
+    said = []
+    for _ in range(2):
+        try:
+            collective.barrier()
+            said.append("passed")
+        except PacelineError as error:
+            said.append(str(error))
+    return said
 
 
 def in_dev_shm(world: World, length: int) -> tuple[float, list[str]]:

@@ -93,6 +93,12 @@ def test_a_rank_that_closes_is_named(zygote):
         ) or ranks[rank].startswith("RankFailed: rank 1 closed its collective")
 
 
+def test_a_rank_that_comes_too_late_hears_that_it_was_given_up(zygote):
+    first, second = zygote.run("cases.shm:late", 2)
+    assert first == ["rank 1 did not come to barrier #2 within 1 s; its last call was barrier #1"] * 2
+    assert second[-1] == "rank 1 was given up by a rank that had waited 1 s for it; now in barrier #3"
+
+
 def test_named_memory_has_no_name_once_all_have_it(zygote):
     for total, names in zygote.run("cases.shm:in_dev_shm", 3, length=300_000):
         assert total == 3.0
