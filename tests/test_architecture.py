@@ -20,7 +20,7 @@ LEVELS = {
     "errors": 0,
     **dict.fromkeys(("config", "registry", "atomic", "metrics", "data", "models", "launch"), 1),
     "comm": 2,
-    **dict.fromkeys(("strategies", "nn"), 3),
+    **dict.fromkeys(("strategies", "nn", "backend"), 3),
     "train": 4,
     **dict.fromkeys(("study", "report"), 5),
     "bench": 6,

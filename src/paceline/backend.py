@@ -29,6 +29,8 @@ def register() -> None:
     if not dist.is_available():
         return
     for name in names():
+        if name in dist.Backend.backend_list:
+            continue
         collective = name.removeprefix(NAME).removeprefix("_") or None
         make = functools.partial(_group, collective)
         dist.Backend.register_backend(name, make, extended_api=True, devices=["cpu"])

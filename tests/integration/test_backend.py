@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
 import pytest
+import torch
 
 import paceline.backend
 from paceline.comm import shm
 from paceline.registry import COLLECTIVES
 
 KINDS = ["float32", "float64", "bfloat16", "float16", "int32", "int64", "uint8"]
+ROOT = Path(__file__).parents[2]
 ON_ONE_NODE = "Shm" if shm.unavailable() is None else "NoneType"
 
 
@@ -85,6 +94,51 @@ def test_a_collective_by_name(zygote, backend, options, made):
 def test_a_wrong_choice_is_one_line_on_every_rank(zygote, options, seen):
     for kind, said in zygote.run("cases.backend:chosen", 2, backend="paceline", options=options):
         assert kind == "DistBackendError" and said.startswith(seen)
+
+
+PROGRAMS = [
+    "ddp", "no_sync", "join", "fp16_hook", "power_sgd", "zero", "buffers", "dtensor", "functional",
+    "differentiable", "fsdp2_and_dcp", pytest.param("compiled", marks=pytest.mark.slow),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_pytorch_builds_on_a_group_runs_on_ours(zygote, program):
+    for pairs in zygote.run("cases.backend_programs:run", 2, program=program):
+        for ours, theirs in pairs:
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_a_dead_rank_raises_wherever_it_is_waited_for(tmp_path):
+    script = Path(__file__).parent.parent / "cases" / "backend_death.py"
+    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr
+    for rank in (0, 1):
+        found = json.loads((tmp_path / str(rank)).read_text())
+        assert set(found) == {"call", "work", "future", "callback", "backward", "afterwards"}
+        for name, (kind, said) in found.items():
+            assert kind in ("DistBackendError", "RuntimeError"), (name, kind, said)
+            assert "rank 2 ended while" in said, (name, said)
+
+
+def test_torch_knows_the_names_without_an_import(tmp_path):
+    """The entry point, as an installed package has it: names are there, nothing heavy was loaded."""
+    about = tmp_path / "probe-0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: probe\nVersion: 0\n")
+    entry = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["torch.backends"]
+    (about / "entry_points.txt").write_text(f"[torch.backends]\npaceline = {entry['paceline']}\n")
+    code = (
+        "import sys, torch; from torch.distributed import Backend; "
+        "print(Backend('paceline_ring') in Backend.backend_list, 'paceline.comm' in sys.modules)"
+    )
+    source = str(Path(paceline.backend.__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": f"{source}:{tmp_path}"},
+    )  # fmt: skip
+    assert done.stdout.split() == ["True", "False"], done.stderr
 
 
 def test_names_are_the_registry():
