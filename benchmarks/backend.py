@@ -8,10 +8,10 @@
     exposed     from the first layer's gradient, the last to be computed, to the return of backward
     call        all_reduce of as many numbers as the model has, ranks lined up before: no computation in it
 
-The barrier is our own, so both sides start lined up. Waiting for a rank that computes longer is in `beyond` and
-`exposed` of both sides and is no backend's doing; `call` has none of it.
+Both sides start lined up, by our barrier. A row is the slowest rank's time, except `exchange`: that is what
+was exposed on the rank that came last, which waits for nobody's computation.
 
-    python benchmarks/backend.py [--rounds 200] [--ranks 2] [--batch 64] [--json benchmarks/results/backend.json]
+    python benchmarks/backend.py [--rounds 200] [--ranks 2] [--batch 64] [--json FILE]
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def rank(rounds: int, batch: int, folder: str, place: Place) -> None:
         for name in SIDES:
             pairs = zip(seconds[f"step {name}"], seconds[f"computation {name}"], strict=True)
             seconds[f"beyond {name}"] = tuple(step - alone for step, alone in pairs)
-            seconds[f"exposed {name}"] = tuple(exposed[name])
+            seconds[f"exposed {name}"] = seconds[f"exchange {name}"] = tuple(exposed[name])
     Path(folder, str(place.rank)).write_bytes(pickle.dumps(seconds))
 
 
@@ -120,16 +120,18 @@ def compare(ranks: int, rounds: int, batch: int) -> dict[str, Any]:
         local.start(functools.partial(rank, rounds, batch, folder), ranks, threads=1, deadline=600)
         found = [pickle.loads(Path(folder, str(number)).read_bytes()) for number in range(ranks)]
     rows: dict[str, Any] = {}
-    for kind in ("computation", "step", "beyond", "exposed", "call"):
-        # A step of the group lasts as long as that of its slowest rank.
+    for kind in ("computation", "step", "beyond", "exposed", "exchange", "call"):
+        combine = min if kind == "exchange" else max
         seconds = {
-            name: [max(values) for values in zip(*(each[f"{kind} {name}"] for each in found), strict=True)]
+            name: [
+                combine(values) for values in zip(*(each[f"{kind} {name}"] for each in found), strict=True)
+            ]
             for name in SIDES
         }
         medians = {name: measure.median_interval(values) for name, values in seconds.items()}
         times = medians["gloo"].median / medians["paceline"].median
         rows[kind] = {"medians": {name: each.as_json() for name, each in medians.items()}, "ratio": times}
-        if kind in ("exposed", "call"):  # always positive: quotients within a round make sense
+        if kind in ("exposed", "exchange", "call"):  # always positive: quotients within a round make sense
             rows[kind]["ratios"] = measure.median_interval(
                 measure.ratio(seconds["gloo"], seconds["paceline"])
             ).as_json()

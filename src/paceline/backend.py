@@ -1,10 +1,10 @@
 """Any PyTorch program on our collectives: `import paceline.backend`, then name it where gloo was named.
 
     dist.init_process_group("paceline")              shared memory on one node, else gloo
-    dist.init_process_group("cpu:paceline_ring")     a collective by name: paceline_ring, paceline_butterfly, …
+    dist.init_process_group("cpu:paceline_ring")     a collective by name: ring, butterfly, …
     dist.new_group(ranks, backend="paceline_auto")   for some groups only
 
-Importing it registers the names and nothing else: no collective, no extension is loaded before a group is made.
+Importing it registers the names and nothing else: a collective is loaded when a group is made.
 """
 
 from __future__ import annotations

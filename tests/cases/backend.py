@@ -153,7 +153,9 @@ class Calls:
         return xs
 
 
-NAMES = [name for name in vars(Calls) if name not in ("mine", "empty", "rows", "parts", "do") and name[0] != "_"]
+NAMES = [
+    name for name in vars(Calls) if name not in ("mine", "empty", "rows", "parts", "do") and name[0] != "_"
+]
 
 
 def _groups(world: World, members: list[int] | None, backend: str):

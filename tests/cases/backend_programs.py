@@ -23,7 +23,9 @@ def data(rank: int) -> torch.Tensor:
     return torch.randn(4, 16, generator=torch.Generator().manual_seed(rank))
 
 
-def train(model: nn.Module, optimizer: torch.optim.Optimizer, rank: int, steps: int = 3) -> list[torch.Tensor]:
+def train(
+    model: nn.Module, optimizer: torch.optim.Optimizer, rank: int, steps: int = 3
+) -> list[torch.Tensor]:
     for _ in range(steps):
         optimizer.zero_grad()
         model(data(rank)).pow(2).mean().backward()
@@ -121,7 +123,11 @@ def dtensor(group, rank):
 
     a = distribute_tensor(torch.arange(16.0).view(4, 4), _mesh(group), [Shard(0)])
     b = distribute_tensor(torch.eye(4) * 2, _mesh(group), [Shard(1)])
-    return [(a @ b).full_tensor(), a.redistribute(_mesh(group), [Shard(1)]).full_tensor(), a.sum().full_tensor()]
+    return [
+        (a @ b).full_tensor(),
+        a.redistribute(_mesh(group), [Shard(1)]).full_tensor(),
+        a.sum().full_tensor(),
+    ]
 
 
 def functional(group, rank):

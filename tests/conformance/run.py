@@ -44,7 +44,9 @@ def prepare(ranks: int, folder: str) -> Any:
         OMP_NUM_THREADS="1",
     )
     warnings.simplefilter("ignore")
-    if importlib.util.find_spec("expecttest") is None:  # torch's tests derive from its TestCase; few call more
+    if (
+        importlib.util.find_spec("expecttest") is None
+    ):  # torch's tests derive from its TestCase; few call more
         stand_in = types.ModuleType("expecttest")
         stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
         sys.modules["expecttest"] = stand_in
@@ -107,8 +109,9 @@ def _fork(case: Any, name: str, backend: str, rank: int, meeting: str, log: Path
 
 def _in_place_of_gloo(backend: str) -> None:
     """Whoever asks torch for gloo gets `backend`; asked for its name, torch still says gloo."""
-    import paceline.backend  # noqa: F401 - registers the names
     from torch.distributed import distributed_c10d as c10d
+
+    import paceline.backend  # noqa: F401 - registers the names
 
     make = c10d._new_process_group_helper
 
@@ -150,7 +153,9 @@ def _wait(processes: list[int], deadline: float) -> list[int | None]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--match", default="", help="only tests whose name this expression finds")
     parser.add_argument("--backends", type=lambda text: text.split(","), default=["gloo", "paceline"])
     parser.add_argument("--ranks", type=int, default=RANKS)

@@ -1,14 +1,15 @@
 """Engine: the order in which one rank's collectives are done, and by which thread.
 
-    a call that waits, or for which all ranks are there already ──────► here, on the thread that calls
-    another that does not wait, or calls queued before it ──► queue ──► the leading thread, one after the other
+    a call that waits, or for which all ranks are there ──► here, on the thread that calls
+    any other, and all behind it ──► queue ──► the leading thread, one after the other
 
 A rank that comes last finds the others waiting, so it has nothing to gain from another thread and pays for no
 switch; the others wait anyway. All ranks call the same in the same order, so this cannot deadlock.
 
 Callbacks of futures run on the thread that ends the work, and may start other collectives and wait for them.
-Whoever ends a work with a future therefore gives the lead away as soon as something is queued; threads without
-the lead wait for it, and one is added when none is left. The first error ends the engine: ranks are out of step.
+Whoever ends a work with a future therefore gives the lead away as soon as something is queued; threads
+without the lead wait for it, and one is added when none is left. The first error ends the engine, because
+the ranks are no longer in step.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Engine:
         self._lock = threading.Lock()  # the fields below
         self._unfinished = 0  # queued, or being done by a thread of ours
         self._finished = 0
-        self._broken: Exception | None = None
+        self._broken: BaseException | None = None
         self._closed = False
         self._ending = False  # the leader is telling that a work is done, and could be caught in callbacks
         self._led = False
@@ -147,7 +148,7 @@ class Engine:
         while not over.acquire(timeout=self._deadline + 1.0):
             if finished == self._finished:
                 raise dist.DistBackendError(
-                    f"a collective did not end within {self._deadline:g} s; another rank is slower than that, or "
-                    "stopped (give init_process_group a longer timeout if it is slower)"
+                    f"Timed out waiting {self._deadline:g} s for a collective; another rank is slower than "
+                    "that, or stopped (if it is slower, give init_process_group a longer timeout)"
                 )
             finished = self._finished

@@ -1,7 +1,7 @@
-"""torch.distributed's calls in terms of a Collective: lists, roots, slices and strides become one flat tensor.
+"""torch.distributed's calls in terms of a Collective: lists, roots and slices become one flat tensor.
 
-Results are written through `.data`, so a tensor that autograd has saved does not count as changed. What needs a
-copy (rows of a gathered tensor, strided memory) is copied here, at memory speed.
+Results are written through `.data`, so a tensor that autograd has saved does not count as changed. What needs
+a copy (rows of a gathered tensor, strided memory) is copied here, at memory speed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def all_gather_single(collective: Collective, outs: Sequence[Tensor], xs: Sequen
         _write(out, collective.all_gather(x.detach().reshape(-1)))
 
 
-def reduce_scatter(collective: Collective, out: Tensor, parts: Sequence[Tensor], operation: Operation) -> None:
+def reduce_scatter(
+    collective: Collective, out: Tensor, parts: Sequence[Tensor], operation: Operation
+) -> None:
     """One part a rank; parts of different sizes are combined as a whole."""
     whole = torch.cat([part.detach().reshape(-1) for part in parts])
     sizes = [part.numel() for part in parts]

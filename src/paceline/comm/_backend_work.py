@@ -24,12 +24,16 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
-from paceline.errors import PacelineError
+from paceline.errors import PacelineError, RankFailed
 
 # Works that nobody had asked anything when Python let go of them: C++ may still hold its half of one, whose
 # wait() without the Python half blocks for ever (DDP's join does this).
 _DROPPED: deque[CollectiveWork] = deque(maxlen=256)
 _ASKING = threading.Lock()  # between asking for a future and the end of the work; held for a few bytecodes
+
+
+_SILENCES = ("did not come", "exchanged nothing", "sent nothing")
+"""How errors of ranks that are there but do not answer begin; programs look for gloo's words."""
 
 
 class CollectiveWork(dist.Work):
@@ -100,7 +104,7 @@ class CollectiveWork(dist.Work):
             ended = self._ended
             if not ended or self.error is not None:
                 self._raw = raw
-                self._future = raw.then(self._checked)  # type: ignore[assignment]
+                self._future = raw.then(self._checked)
         if ended:
             raw.set_result(self._tensors)
         return self._future
@@ -136,7 +140,7 @@ class CollectiveWork(dist.Work):
         if seconds <= 0:
             self._patience(self._over)
         elif not self._over.acquire(timeout=seconds):
-            raise dist.DistBackendError(f"a collective did not end within the {seconds:g} s of this wait")
+            raise dist.DistBackendError(f"Timed out waiting {seconds * 1e3:g}ms for a collective to end")
         self._over.release()  # the next to wait passes too
 
     def __del__(self) -> None:
@@ -150,7 +154,8 @@ def as_torch(error: Exception) -> Exception:
     """What programs written for PyTorch expect of a backend; ours is its cause."""
     if not isinstance(error, PacelineError):
         return error
-    found = dist.DistBackendError(str(error))
+    silent = isinstance(error, RankFailed) and error.reason.startswith(_SILENCES)
+    found = dist.DistBackendError(f"paceline: Timed out waiting: {error}" if silent else str(error))
     found.__cause__ = error
     return found
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import PrefixStore
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 from paceline.comm.collectives import Collective
 from paceline.comm.world import World
@@ -28,7 +28,7 @@ from paceline.registry import COLLECTIVES
 
 CPU = torch.device("cpu")
 ON_ONE_NODE = "shm"
-"""What is taken where nobody chose and all ranks share a node: never slower than gloo at any size measured."""
+"""What is taken where nobody chose and all ranks share a node."""
 
 
 def gloo_of(options: Any) -> dist.ProcessGroupGloo:
@@ -36,9 +36,9 @@ def gloo_of(options: Any) -> dist.ProcessGroupGloo:
     gloo = dist.ProcessGroupGloo(
         options.store, options.group_rank, options.group_size, timeout=options.timeout
     )
-    gloo.options.global_ranks_in_group = options.global_ranks_in_group  # type: ignore[attr-defined]
-    gloo.options.group_name = options.group_id  # type: ignore[attr-defined]
-    gloo._set_sequence_number_for_group()  # type: ignore[attr-defined]
+    gloo.options.global_ranks_in_group = options.global_ranks_in_group
+    gloo.options.group_name = options.group_id
+    gloo._set_sequence_number_for_group()
     return gloo
 
 
@@ -72,7 +72,7 @@ def world_of(options: Any, group: dist.ProcessGroup) -> World:
 
 
 def collective_of(world: World, name: str | None, given: Mapping[str, Any]) -> Collective | None:
-    """The one asked for (in the backend's name, in pg_options, or by rank 0's variable); None: leave it to gloo."""
+    """The one asked for (by the backend's name, pg_options, or rank 0's variable); None: leave it to gloo."""
     options = dict(given)
     name = options.pop("collective", None) or name
     name = name or world.agree("collective", os.environ.get("PACELINE_COLLECTIVE", "")) or None
@@ -88,7 +88,8 @@ def collective_of(world: World, name: str | None, given: Mapping[str, Any]) -> C
 
 def _made(world: World, name: str, options: Mapping[str, Any]) -> Collective:
     """On all ranks, or on none."""
-    collective, problem = None, ""
+    collective: Collective | None = None
+    problem = ""
     try:
         collective = COLLECTIVES.make(name, world, options=options)
     except (PacelineError, ImportError, OSError, TypeError, ValueError) as error:

@@ -8,9 +8,9 @@
         ▼
     gloo, registered beneath, reached in C++ without this file
 
-The only file that knows c10d's process-group class: its methods' names and arguments are torch's, old and new.
+The only file that knows c10d's process-group class: its methods are torch's, old names and new.
 A process group in Python replaces torch's whole group, so `cpu:paceline,cuda:nccl` is one group of ours: CUDA
-tensors get an error that names the way out. Cost: 5 to 10 µs a call above the collective's own, most of it torch's.
+tensors get an error that names the way out. Cost: 5 to 10 µs a call above the collective's own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -42,6 +43,7 @@ from paceline.comm.collectives import Collective, Operation
 from paceline.comm.world import World
 from paceline.errors import PacelineError
 
+_profiled: Callable[[], bool] = torch._C._autograd._profiler_enabled
 _OPERATIONS: dict[Any, Operation] = {
     dist.ReduceOp.SUM: "sum",
     dist.ReduceOp.AVG: "avg",
@@ -51,10 +53,12 @@ _OPERATIONS: dict[Any, Operation] = {
 }
 _DTYPES = frozenset(DTYPES)
 Tensors = Sequence[Tensor]
+# Torch declares each method several times (lists or tensors, options or values): what comes is looked at.
+_TorchsGroup: Any = dist.ProcessGroup
 
 
-def make_group(options: Any, name: str | None, chosen: Mapping[str, Any] | None = None) -> dist.ProcessGroup:
-    """A process group over the collective `name` (None: the best here); `chosen` may name it, and its options."""
+def make_group(options: Any, name: str | None, chosen: Mapping[str, Any] | None = None) -> Any:
+    """A group over the collective `name` (None: the best here); `chosen`: its options, or its name."""
     gloo = gloo_of(options)
     beneath = plain_group(options, gloo)
     try:
@@ -65,19 +69,20 @@ def make_group(options: Any, name: str | None, chosen: Mapping[str, Any] | None 
     return beneath if collective is None else Group(world, collective, gloo)
 
 
-class Group(dist.ProcessGroup):
+class Group(_TorchsGroup):  # type: ignore[misc]
     """Torch's process group over a collective, gloo beneath."""
 
     def __init__(self, world: World, collective: Collective, gloo: dist.ProcessGroupGloo) -> None:
-        super().__init__(world.rank, world.size)  # type: ignore[call-arg]
+        super().__init__(world.rank, world.size)
         self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
         self._register_backend(CPU, dist.ProcessGroup.BackendType.CUSTOM, gloo)
-        self._gloo = world.group
+        self._gloo: Any = world.group
         self._collective = collective
         self._gate = Gate(world)
         self._engine = Engine(world.deadline, self._gate.everybody_is_here)
 
-    def getBackendName(self) -> str:  # noqa: N802 - C++ asks for it
+    def getBackendName(self) -> str:
+        """C++ asks for it."""
         return "paceline"
 
     def shutdown(self) -> None:
@@ -89,7 +94,7 @@ class Group(dist.ProcessGroup):
 
     # every rank's tensor combined
 
-    def allreduce(self, tensors: Tensors | Tensor, opts: Any = None, timeout: Any = None) -> dist.Work:
+    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
         opts = _options(opts, AllreduceOptions, reduceOp=opts)
         given = [tensors] if isinstance(tensors, Tensor) else tensors
         operation = _operation(given, opts)
@@ -98,10 +103,10 @@ class Group(dist.ProcessGroup):
         collective = self._collective
         return self._do(opts, given, lambda: moves.all_reduce(collective, given, operation))
 
-    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> dist.Work:
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
         return self.allreduce(tensors, _renewed(opts))
 
-    def reduce(self, tensors: Tensors, opts: Any = None) -> dist.Work:
+    def reduce(self, tensors: Tensors, opts: Any = None) -> Any:
         opts = opts or ReduceOptions()
         operation, (tensor,) = _operation(tensors, opts), tensors
         if operation is None:
@@ -109,23 +114,21 @@ class Group(dist.ProcessGroup):
         collective, root = self._collective, opts.rootRank
         return self._do(opts, tensors, lambda: moves.reduce(collective, tensor, operation, root))
 
-    def reduce_scatter(
-        self, outs: Tensors | Tensor, ins: Sequence[Tensors] | Tensors, opts: Any = None, timeout: Any = None
-    ) -> dist.Work:
+    def reduce_scatter(self, outs: Any, ins: Any, opts: Any = None, timeout: Any = None) -> Any:
         opts = _options(opts, ReduceScatterOptions, reduceOp=opts)
         if isinstance(outs, Tensor):
-            outs, ins = [outs], [ins]  # type: ignore[list-item]
+            outs, ins = [outs], [ins]
         (out,), (parts,) = outs, ins
         operation = _operation([out, *parts], opts)
         if operation is None:
-            return self._gloo.reduce_scatter(outs, ins, opts)  # type: ignore[arg-type]
+            return self._gloo.reduce_scatter(outs, ins, opts)
         collective = self._collective
-        return self._do(opts, outs, lambda: moves.reduce_scatter(collective, out, parts, operation))  # type: ignore[arg-type]
+        return self._do(opts, outs, lambda: moves.reduce_scatter(collective, out, parts, operation))
 
-    def reduce_scatter_single(self, out: Tensor, x: Tensor, opts: Any = None) -> dist.Work:
+    def reduce_scatter_single(self, out: Tensor, x: Tensor, opts: Any = None) -> Any:
         return self.reduce_scatter_single_coalesced([out], [x], opts)
 
-    def reduce_scatter_single_coalesced(self, outs: Tensors, xs: Tensors, opts: Any = None) -> dist.Work:
+    def reduce_scatter_single_coalesced(self, outs: Tensors, xs: Tensors, opts: Any = None) -> Any:
         opts = opts or ReduceScatterOptions()
         _sizes(xs, outs, self.size(), "reduce_scatter")
         operation = _operation([*outs, *xs], opts)
@@ -139,7 +142,7 @@ class Group(dist.ProcessGroup):
 
     # tensors moved as they are
 
-    def broadcast(self, tensors: Tensors | Tensor, opts: Any = None, timeout: Any = None) -> dist.Work:
+    def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
         opts = _options(opts, BroadcastOptions, rootRank=opts)
         given = [tensors] if isinstance(tensors, Tensor) else tensors
         (tensor,) = given
@@ -148,19 +151,17 @@ class Group(dist.ProcessGroup):
         collective, root = self._collective, opts.rootRank
         return self._do(opts, given, lambda: moves.broadcast(collective, tensor, root))
 
-    def allgather(
-        self, outs: Sequence[Tensors] | Tensors, ins: Tensors | Tensor, opts: Any = None, timeout: Any = None
-    ) -> dist.Work:
+    def allgather(self, outs: Any, ins: Any, opts: Any = None, timeout: Any = None) -> Any:
         opts = _options(opts, AllgatherOptions)
         if isinstance(ins, Tensor):
-            outs, ins = [outs], [ins]  # type: ignore[list-item]
+            outs, ins = [outs], [ins]
         (mine,), (x,) = outs, ins
         if not _dense([x]) or any(out.numel() != x.numel() or out.dtype != x.dtype for out in mine):
-            return self._gloo.allgather(outs, ins, opts)  # type: ignore[arg-type]
+            return self._gloo.allgather(outs, ins, opts)
         collective = self._collective
-        return self._do(opts, mine, lambda: moves.all_gather(collective, mine, x))  # type: ignore[arg-type]
+        return self._do(opts, mine, lambda: moves.all_gather(collective, mine, x))
 
-    def allgather_coalesced(self, out_lists: Sequence[Tensors], ins: Tensors, opts: Any = None) -> dist.Work:
+    def allgather_coalesced(self, out_lists: Sequence[Tensors], ins: Tensors, opts: Any = None) -> Any:
         opts = opts or AllgatherOptions()
         _dense(ins)
         collective, everything = self._collective, [out for outs in out_lists for out in outs]
@@ -171,10 +172,10 @@ class Group(dist.ProcessGroup):
 
         return self._do(opts, everything, gather)
 
-    def all_gather_single(self, out: Tensor, x: Tensor, opts: Any = None) -> dist.Work:
+    def all_gather_single(self, out: Tensor, x: Tensor, opts: Any = None) -> Any:
         return self.all_gather_single_coalesced([out], [x], opts)
 
-    def all_gather_single_coalesced(self, outs: Tensors, xs: Tensors, opts: Any = None) -> dist.Work:
+    def all_gather_single_coalesced(self, outs: Tensors, xs: Tensors, opts: Any = None) -> Any:
         opts = opts or AllgatherOptions()
         _sizes(outs, xs, self.size(), "all_gather")
         _dense(xs)
@@ -184,12 +185,17 @@ class Group(dist.ProcessGroup):
     _allgather_base = all_gather_single
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def barrier(self, opts: Any = None, timeout: Any = None) -> dist.Work:
+    def barrier(self, opts: Any = None, timeout: Any = None) -> Any:
         opts = _options(opts, BarrierOptions)
-        return self._do(opts, (), self._collective.barrier)
+        if opts.timeout <= timedelta(0) or opts.asyncOp:
+            return self._do(opts, (), self._collective.barrier)
+        opts.asyncOp, timeout = True, opts.timeout  # a time of its own: the waiting is apart from the barrier
+        work = self._do(opts, (), self._collective.barrier)
+        work.wait(timeout)
+        return work
 
-    def _do(self, opts: Any, results: Tensors, function: Callable[[], object]) -> dist.Work:
-        if torch.autograd._profiler_enabled():
+    def _do(self, opts: Any, results: Tensors, function: Callable[[], object]) -> Any:
+        if _profiled():
             name = f"paceline:{sys._getframe(1).f_code.co_name}"
             function = functools.partial(_recorded, name, function)
         return self._engine.do(CollectiveWork(function, results), not opts.asyncOp)
