@@ -2,8 +2,8 @@
 
     torchrun --nproc_per_node 2 examples/02_stock_ddp_on_our_backend.py
 
-Everything else is PyTorch's own: torchrun, DistributedDataParallel, the optimizer. Write "gloo" for "paceline"
-and it runs as before.
+Everything else is PyTorch's own: torchrun, DistributedDataParallel, the optimizer. Write "gloo" for
+"paceline" and it runs as before.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
     dist.all_gather(totals, total)
     if dist.get_rank() == 0:
         same = all(bool(each == totals[0]) for each in totals)
-        print(f"{dist.get_world_size()} ranks, loss {loss:.3f}, {seconds * 5:.2f} ms a step, replicas equal: {same}")
+        print(f"{len(totals)} ranks, loss {loss:.3f}, {seconds * 5:.2f} ms a step, replicas equal: {same}")
     dist.destroy_process_group()
 
 
