@@ -21,7 +21,7 @@ LEVELS = {
     "errors": 0,
     **dict.fromkeys(("config", "registry", "atomic", "typed", "metrics", "data", "models", "launch"), 1),
     "comm": 2,
-    **dict.fromkeys(("strategies", "nn"), 3),
+    **dict.fromkeys(("strategies", "nn", "backend"), 3),
     "train": 4,
     **dict.fromkeys(("library", "study", "report"), 5),
     "bench": 6,
