@@ -68,9 +68,9 @@ def allocated(world: World, length: int, kind: str) -> dict:
 
 
 def halves(world: World, kind: str) -> torch.Tensor:
-    """Every 16-bit float there is, through float32 and back."""
+    """Every 16-bit float there is, through float32 and back: the larger of two equal ones."""
     every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(getattr(torch, kind))
-    return make(world).all_reduce_(every.clone(), "sum").view(torch.int16)
+    return make(world).all_reduce_(every.clone(), "max").view(torch.int16)
 
 
 def rounding(world: World, kind: str) -> tuple[torch.Tensor, torch.Tensor]:
