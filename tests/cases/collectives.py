@@ -72,7 +72,10 @@ def others(
             found[length, kind, "all_gather"] = collective.all_gather(mine)
             for operation in ("sum", "max"):
                 found[length, kind, "reduce_scatter", operation] = collective.reduce_scatter(mine, operation)
-            collective.barrier()
+                lent = collective.allocate(length, mine.dtype, mine.device).copy_(mine)
+                found[length, kind, "lent", operation] = collective.reduce_scatter_lent(lent, operation)
+                collective.barrier()
+                lent.zero_()
     return found
 
 
