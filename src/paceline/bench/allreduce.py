@@ -145,12 +145,13 @@ def measure(arguments: argparse.Namespace, progress: BenchProgress) -> list[Row]
     ranks = sorted(set(asked.ranks))
     for number, p in enumerate(ranks):
         span = (number / len(ranks), (number + 1) / len(ranks))
-        rows += _world(grid, p, functools.partial(_within, progress, span), memory=asked.memory)
+        rows += _world(grid, p, functools.partial(within, progress, span), memory=asked.memory)
     cores = usable_cores()
     return [row | {"cores": cores, "crowded": row["ranks"] > cores} for row in rows]
 
 
-def _within(progress: BenchProgress, span: tuple[float, float], fraction: float, doing: str) -> None:
+def within(progress: BenchProgress, span: tuple[float, float], fraction: float, doing: str) -> None:
+    """Told as a part of the whole."""
     progress(span[0] + (span[1] - span[0]) * fraction, doing)
 
 

@@ -82,4 +82,5 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> Inter
 
 def _coverage(below: int, n: int) -> float:
     """Whole numbers until the last division: 2 ** n is no float for more than 1,024 values."""
-    return max(0.0, 1.0 - below / 2 ** (n - 1))
+    share: float = below / 2 ** (n - 1)
+    return max(0.0, 1.0 - share)
