@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from paceline.comm.collectives import Collective
 from paceline.comm.measured import Measured
 from paceline.comm.world import World
 from paceline.data.shard import seat_slice
@@ -84,3 +85,60 @@ def plain(counts: list[int]) -> tuple[list[torch.Tensor], list[float]]:
         optimizer.step()
         losses.append(loss.item() * count)
     return [p.detach() for p in net.parameters()], losses
+
+
+class Counted(Collective):
+    """Writes down the name of every call."""
+
+    def __init__(self, inner: Collective) -> None:
+        self.rank, self.size, self.inner = inner.rank, inner.size, inner
+        self.calls: list[str] = []
+
+    def all_reduce_(self, flat, operation="sum"):
+        self.calls.append("all_reduce")
+        return self.inner.all_reduce_(flat, operation)
+
+    def broadcast_(self, flat, src=0):
+        self.calls.append("broadcast")
+        return self.inner.broadcast_(flat, src)
+
+    def reduce_scatter(self, flat, operation="sum"):
+        self.calls.append("reduce_scatter")
+        return self.inner.reduce_scatter(flat, operation)
+
+    def barrier(self):
+        self.calls.append("barrier")
+        self.inner.barrier()
+
+
+def accumulated(world: World, name: str, k: int, windows: int, own_loop: bool) -> tuple[list, list]:
+    """Windows of k micro-batches of 4 samples a rank; parameters, and the calls of each window."""
+    counted = Counted(COLLECTIVES.make("shm", world))
+    strategy = STRATEGIES.make(name, world, counted, Meter())
+    net = model()
+    module = strategy.attach(net, sgd(net.parameters()))
+    step = Step(module, strategy, Clock(), Meter(), micro_batches=k)
+    calls = []
+    for number in range(windows):
+        images, labels = batch(number, 4 * k * world.size)
+        mine = seat_slice(len(images), *strategy.seat)
+        counted.calls.clear()
+        if own_loop:
+            _own_window(strategy, module, images[mine].chunk(k), labels[mine].chunk(k))
+        else:
+            step(images[mine], labels[mine], len(images))
+        calls.append(list(counted.calls))
+    strategy.close()
+    return [p.detach().clone() for p in net.parameters()], calls
+
+
+def _own_window(strategy, module, images, labels) -> None:
+    """As in a user's own loop: mean losses, divided by how many there are."""
+    losses = (
+        nn.functional.cross_entropy(module(x), y) / len(images) for x, y in zip(images, labels, strict=True)
+    )
+    with strategy.accumulating():
+        for _ in range(len(images) - 1):
+            strategy.backward(next(losses))
+    strategy.backward(next(losses))
+    strategy.step()

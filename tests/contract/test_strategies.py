@@ -64,6 +64,22 @@ def test_one_message_a_bucket_and_one_to_align_the_replicas(zygote, name, bucket
         assert rank["attached"] == 1
 
 
+@pytest.mark.parametrize("own_loop", [False, True], ids=["step", "own_loop"])
+@pytest.mark.parametrize("k", [1, 2, 4, 8])
+@pytest.mark.parametrize("name", ["ddp", "one_copy"])
+def test_accumulation_of_k_equals_one_batch_k_times_as_large_with_exactly_1_collective_a_window(
+    zygote, name, k, own_loop
+):
+    wanted, _ = plain([4 * k * 2] * 4)
+    once = {"ddp": ["all_reduce"], "one_copy": ["reduce_scatter", "barrier"]}[name]
+    for parameters, calls in zygote.run(
+        "cases.strategies:accumulated", 2, name=name, k=k, windows=4, own_loop=own_loop
+    ):
+        assert calls == [once] * 4  # a barrier carries nothing
+        for got, want in zip(parameters, wanted, strict=True):
+            torch.testing.assert_close(got, want, rtol=0, atol=1e-6)
+
+
 def test_torch_ddp_tells_how_long_backward_stood_still(zygote):
     for rank in zygote.run("cases.strategies:train", 2, name="torch_ddp", counts=[12] * 3):
         assert rank["exposed"] > 0

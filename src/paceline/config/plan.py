@@ -124,12 +124,9 @@ def _notices(
 ) -> Sequence[str]:
     notices = []
     if local_ranks * threads > cores:
-        notices.append(
-            f"{local_ranks} ranks × {_count(threads, 'thread')} share {_count(cores, 'core')}: "
-            "more ranks than cores cannot make this faster"
-            if local_ranks > cores
-            else f"{local_ranks} ranks × {threads} threads fight over {_count(cores, 'core')}"
-        )
+        ranks = f"{local_ranks} ranks × {_count(threads, 'thread')}"
+        why = "; more ranks than cores cannot make this faster" if local_ranks > cores else ""
+        notices.append(f"oversubscribed: {ranks} share {_count(cores, 'core')}{why}")
     if global_batch % config.ranks:
         sizes = ", ".join(map(str, dealt(global_batch, config.ranks)))
         notices.append(f"a step of {global_batch} does not divide by {config.ranks}: dealt as {sizes}")

@@ -83,9 +83,9 @@ class RunConfig:
     deadline: float = option(60.0, "how ranks cooperate", "seconds any wait may last", _positive)
 
     epochs: int | None = option(
-        None, "how much", f"passes over the data (default {DEFAULT_EPOCHS})", _at_least(1)
+        None, "how much", f"passes over the data (default {DEFAULT_EPOCHS})", _between(1, 10**9)
     )
-    steps: int | None = option(None, "how much", "optimizer updates, instead of --epochs", _at_least(1))
+    steps: int | None = option(None, "how much", "optimizer updates, instead of --epochs", _between(1, 10**9))
     batch: int | None = option(
         None, "how much", f"samples per rank and step (default {DEFAULT_BATCH})", _at_least(1)
     )

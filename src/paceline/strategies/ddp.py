@@ -30,6 +30,7 @@ from paceline.strategies._buckets import GradientBuckets
 from paceline.strategies._buffers import CHOICES, align_buffers
 from paceline.strategies._messages import ROUNDED, allocate_private, message_for
 from paceline.strategies._overlap import Departures
+from paceline.strategies._quick import quick_step
 
 _OVERLAP = ("auto", "on", "off")
 
@@ -89,6 +90,7 @@ class Ddp(Strategy):
             message_for(bucket, self._rounded, allocate, self.collective.size)
             for bucket in self._buckets.buckets
         ]
+        self._make_update = quick_step(optimizer)
         self._departures = Departures(self.collective, self._messages, early=self._early)
         return module
 
@@ -144,7 +146,7 @@ class Ddp(Strategy):
                 )
         self._departures.finish()
         self.clip()
-        self.optimizer.step()
+        self._make_update()
         self._buckets.zero_()
         if self._buffers_every_step:
             self._align_buffers()

@@ -32,6 +32,7 @@ from paceline.data.shard import seat_slice
 from paceline.errors import ConfigError
 from paceline.metrics.clock import Meter
 from paceline.strategies._base import Strategy
+from paceline.strategies._quick import quick_step
 from paceline.strategies._slices import Slice, one_copy_of
 
 ELEMENT_WISE = frozenset(
@@ -107,6 +108,7 @@ class OneCopy(Strategy):
             for some in _by_dtype([p for p in parameters if p.requires_grad]):
                 self._slices.append(Slice(group, some, self.world, self.collective, virtual))
                 taken.update(id(p) for p in some)
+        self._update = quick_step(optimizer)
         self._others = [p for p in model.parameters() if id(p) not in taken]
         for some in _by_dtype(self._others):
             one_copy_of(some, self.world, self.collective)
@@ -120,8 +122,10 @@ class OneCopy(Strategy):
                 part.restore()
                 part.reduce()
         self.clip()
-        self.optimizer.step()
+        self._update()
         self.collective.barrier()
+        for part in self._slices:
+            part.zero()
         self._done += 1
 
     def clip(self) -> None:

@@ -24,6 +24,8 @@ def build_model(config: RunConfig, shape: tuple[int, int, int], classes: int) ->
     try:
         model = factory(*(shape, classes)[: _positional(factory)], **options)
     except ValueError as error:
+        if ":" in config.model:
+            raise  # in the user's own code: the traceback says where
         raise ConfigError(f"model {config.model!r} cannot be built for {config.data!r}: {error}") from error
     if not isinstance(model, nn.Module):
         raise ConfigError(f"model {config.model!r} returned {type(model).__name__}, not a torch.nn.Module")

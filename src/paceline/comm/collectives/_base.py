@@ -56,6 +56,11 @@ class Collective(ABC):
     link: Link | None = None
     """What it sends over, where that is a link; a decorator that counts may take its place."""
 
+    @classmethod
+    def unavailable(cls) -> str | None:
+        """Why it cannot be used on this machine at all (None: it can, as far as can be known before)."""
+        return None
+
     def __init__(self, world: World) -> None:
         self.rank = world.rank
         self.size = world.size
@@ -83,6 +88,11 @@ class Collective(ABC):
         """This rank's slice of the combined tensor; slices differ in length by one element at most."""
         whole = self.all_reduce_(flat.clone(), operation)
         return whole.tensor_split(self.size)[self.rank].clone()
+
+    def reduce_scatter_lent(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
+        """The same of a tensor that nobody changes until all have come to the next `barrier`: it is lent to
+        the other ranks, which saves a meeting where they read it in place."""
+        return self.reduce_scatter(flat, operation)
 
     def allocate(self, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         """A flat tensor of zeros for repeated use; all ranks allocate the same, in the same order."""
