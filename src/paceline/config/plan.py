@@ -19,6 +19,7 @@ class Plan:
     """The derived values of one run."""
 
     ranks: int
+    trainers: int
     nodes: int
     threads_per_rank: int
     usable_cores: int
@@ -34,8 +35,8 @@ class Plan:
 
     @property
     def batch(self) -> float:
-        """Samples per rank and step (a mean where they are dealt unevenly)."""
-        share = self.global_batch / self.ranks
+        """Samples per training rank and step (a mean where they are dealt unevenly)."""
+        share = self.global_batch / self.trainers
         return int(share) if share.is_integer() else share
 
     def lines(self, config: RunConfig) -> list[str]:
@@ -50,8 +51,8 @@ class Plan:
             "data": f"{config.data}, {self.train_size:,} training samples",
             "model": config.model,
             "ranks": f"{self.ranks}{where} × {_count(self.threads_per_rank, 'thread')}, "
-            f"{config.strategy} over {config.collective}",
-            "step": f"{self.global_batch} samples{short} = {self.ranks} × {self.batch:g}{pieces}",
+            f"{config.strategy} over {config.collective}{self._servers()}",
+            "step": f"{self.global_batch} samples{short} = {self.trainers} × {self.batch:g}{pieces}",
             "length": f"{_count(self.epochs, 'epoch')} × {self.steps_per_epoch} steps, "
             f"{self.steps:,} in all, {self.samples:,} samples",
             "optimizer": f"{config.optimizer}, learning rate {self.learning_rate:g} {self._rule(config)}, "
@@ -61,6 +62,10 @@ class Plan:
             f"note      {text}" for text in self.notices
         ]
 
+    def _servers(self) -> str:
+        serving = self.ranks - self.trainers
+        return f", {_count(serving, 'rank')} serving" if serving else ""
+
     def _rule(self, config: RunConfig) -> str:
         warm = f" after {self.warmup_steps} steps of warm-up" if self.warmup_steps else ""
         scaled = "" if config.lr_rule == "none" else f", {config.lr:g} scaled by the {config.lr_rule} rule"
@@ -68,10 +73,17 @@ class Plan:
 
 
 def make_plan(
-    config: RunConfig, train_size: int, usable_cores: int, *, local_ranks: int | None = None, nodes: int = 1
+    config: RunConfig,
+    train_size: int,
+    usable_cores: int,
+    *,
+    local_ranks: int | None = None,
+    nodes: int = 1,
+    trainers: int | None = None,
 ) -> Plan:
     """Derive and check; a plan that cannot work is a one-line error."""
-    global_batch = config.global_batch or (config.batch or DEFAULT_BATCH) * config.ranks
+    trainers = trainers or config.ranks
+    global_batch = config.global_batch or (config.batch or DEFAULT_BATCH) * trainers
     if global_batch > train_size:
         raise ConfigError(
             f"a step of {global_batch} samples is more than the {train_size} of {config.data!r}; "
@@ -85,6 +97,7 @@ def make_plan(
     threads = config.threads or max(1, usable_cores // local_ranks)
     return Plan(
         ranks=config.ranks,
+        trainers=trainers,
         nodes=nodes,
         threads_per_rank=threads,
         usable_cores=usable_cores,
@@ -96,7 +109,7 @@ def make_plan(
         samples=whole * train_size + rest * global_batch,
         learning_rate=scaled_learning_rate(config, global_batch),
         warmup_steps=round(steps * warmup_share(config)),
-        notices=tuple(_notices(config, global_batch, usable_cores, local_ranks, threads)),
+        notices=tuple(_notices(config, global_batch, trainers, usable_cores, local_ranks, threads)),
     )
 
 
@@ -120,7 +133,7 @@ def dealt(global_batch: int, ranks: int) -> list[int]:
 
 
 def _notices(
-    config: RunConfig, global_batch: int, cores: int, local_ranks: int, threads: int
+    config: RunConfig, global_batch: int, trainers: int, cores: int, local_ranks: int, threads: int
 ) -> Sequence[str]:
     notices = []
     if local_ranks * threads > cores:
@@ -130,9 +143,9 @@ def _notices(
             if local_ranks > cores
             else f"{local_ranks} ranks × {threads} threads fight over {_count(cores, 'core')}"
         )
-    if global_batch % config.ranks:
-        sizes = ", ".join(map(str, dealt(global_batch, config.ranks)))
-        notices.append(f"a step of {global_batch} does not divide by {config.ranks}: dealt as {sizes}")
+    if global_batch % trainers:
+        sizes = ", ".join(map(str, dealt(global_batch, trainers)))
+        notices.append(f"a step of {global_batch} does not divide by {trainers}: dealt as {sizes}")
     if config.target is not None:
         notices.append(
             f"stops at the first evaluation with {config.target:.2%} test accuracy: the test set decides "

@@ -107,14 +107,14 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
     for notice in (*plan.notices, *([found.line()] if found else [])) if world.rank == 0 else ():
         journal.write("note", text=notice)
     strategy.run(loop)
-    journal.write("end", **_end(loop, meter))
+    journal.write("end", **_end(loop, meter), **strategy.account())
     strategy.close()
     return collective
 
 
 def _probe(assignment: Assignment, model: torch.nn.Module, data: Resident, collective: Collective) -> Probe:
     """Is bfloat16 faster for the micro-batches of this run?"""
-    samples = max(dealt(assignment.plan.global_batch, assignment.plan.ranks))
+    samples = max(dealt(assignment.plan.global_batch, assignment.plan.trainers))
     return probe(model, data.shape, data.classes, -(-samples // assignment.config.micro_batches), collective)
 
 

@@ -105,6 +105,10 @@ def check(config: RunConfig) -> None:
             f"strategy {config.strategy!r} has at most {strategy.most_ranks} rank(s), not {config.ranks}; "
             "use --strategy ddp"
         )
+    if config.ranks < strategy.least_ranks:
+        raise ConfigError(
+            f"strategy {config.strategy!r} needs at least {strategy.least_ranks} ranks, not {config.ranks}"
+        )
     if strategy.collectives is not None and config.collective not in strategy.collectives:
         raise ConfigError(
             f"strategy {config.strategy!r} works over {', '.join(strategy.collectives)} only, not "
@@ -127,7 +131,10 @@ def plan_for(config: RunConfig, prepared: Prepared, place: Place | None) -> Plan
     """The plan for this machine and this place in it."""
     local_ranks = place.local_size if place else config.ranks
     nodes = place.nodes if place else 1
-    return make_plan(config, prepared.train_size, usable_cores(), local_ranks=local_ranks, nodes=nodes)
+    trainers = STRATEGIES.load(config.strategy).trainers(config.ranks, config.strategy_options)
+    return make_plan(
+        config, prepared.train_size, usable_cores(), local_ranks=local_ranks, nodes=nodes, trainers=trainers
+    )
 
 
 def claim_folder(config: RunConfig) -> Path:
