@@ -97,4 +97,6 @@ def test_resumed_is_uninterrupted(zygote, name, size):
     for mine, other in zip(through, resumed, strict=True):
         for a, b in zip(mine["parameters"], other["parameters"], strict=True):
             # torch's DDP lays its buckets out anew after its first step, and sums then round differently
-            torch.testing.assert_close(a, b, rtol=1e-5 * (name == "torch_ddp"), atol=1e-7 * (name == "torch_ddp"))
+            torch.testing.assert_close(
+                a, b, rtol=1e-5 * (name == "torch_ddp"), atol=1e-7 * (name == "torch_ddp")
+            )

@@ -13,9 +13,8 @@ overlaps when another was under way. Counting needs no atomics: each rank writes
 
 Cost of a step: no message. One vector operation on the flat copy, which the other cores' caches then refetch.
 
-momentum    p ranks that do not wait for each other behave like momentum 1 - 1/p on top of the one that was
-            asked for (Mitliagkas et al. 2016). "scaled" therefore uses 1 - p·(1 - momentum), at least 0, so
-            that together they are what was asked for; "given" leaves it. Every rank's velocity is its own.
+momentum    "scaled": lowered with the number of ranks by the rule of _momentum.py; "given": as it is. Every
+            rank's velocity is its own.
 lock        one update at a time (a file lock, 2 µs): what locks cost, and what their absence does
 bound       a rank waits when it is more than that many updates ahead of the slowest
 """
@@ -36,11 +35,10 @@ from paceline.errors import ConfigError, one_of
 from paceline.metrics.clock import Meter
 from paceline.strategies._base import Strategy
 from paceline.strategies._flat import check_element_wise, flattened
+from paceline.strategies._momentum import MOMENTA, scale_momentum_
 from paceline.strategies._periods import counted, counts
 from paceline.strategies._slices import one_copy_of
 from paceline.strategies._turns import Turns, file_lock
-
-MOMENTA = ("scaled", "given")
 
 
 class Hogwild(Strategy):
@@ -83,9 +81,7 @@ class Hogwild(Strategy):
             if id(parameter) not in taken:
                 one_copy_of([parameter], self.world, self.collective)
         if self._momentum == "scaled":
-            for group in optimizer.param_groups:
-                if group.get("momentum"):
-                    group["momentum"] = scaled_momentum(group["momentum"], self.world.size)
+            scale_momentum_(optimizer, self.world.size)
         self._turns = Turns(self.world, shared(self.world, Turns.nbytes(self.world.size)))
         self._read = self._turns.others()
         return module
@@ -125,8 +121,3 @@ class Hogwild(Strategy):
     def close(self) -> None:
         if hasattr(self._lock, "close"):
             self._lock.close()
-
-
-def scaled_momentum(momentum: float, ranks: int) -> float:
-    """What is left for each rank's own velocity, beside the momentum that asynchrony brings along."""
-    return max(0.0, 1 - ranks * (1 - momentum))

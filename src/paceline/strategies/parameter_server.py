@@ -14,6 +14,7 @@ Cost of a step: a trainer sends one push and receives one pull, each as long as 
 16 bytes. A server moves as much for every trainer: its link is the bottleneck, so parameters can be cut over
 `servers` = s ranks (the last ones of the world), each of which keeps 1/s. Servers train nothing.
 
+momentum          the velocity is the server's; async and ssp lower it by the rule of _momentum.py ("scaled")
 lr_by_staleness   async and ssp: an update by a gradient that is s updates old is made with lr / (1 + s)
 turns             claimed: a trainer takes the next piece of the epoch when it is ready, so a slow one takes
                   fewer (async, ssp); dealt: each has the same number of steps (sync; by choice elsewhere)
@@ -37,6 +38,7 @@ from paceline.metrics.clock import Meter
 from paceline.registry import LINKS
 from paceline.strategies._base import Loop, Seats, Strategy
 from paceline.strategies._flat import check_element_wise, flattened, next_places
+from paceline.strategies._momentum import MOMENTA, scale_momentum_
 from paceline.strategies._periods import counts
 from paceline.strategies._server import Async, Policy, Server, Shelf, Sync
 from paceline.strategies._server_messages import END, PUSH, Message
@@ -49,8 +51,9 @@ class ParameterServer(Strategy):
     """The last `servers` ranks keep the parameters and train nothing.
 
     `mode`: sync, async, or ssp with its bound `staleness`; `backup`: slowest gradients of a round that are
-    dropped (sync); `lr_by_staleness`: lr / (1 + staleness); `turns`: claimed or dealt; `link`: what is sent
-    over; `element_wise`: trust an optimizer of your own."""
+    dropped (sync); `lr_by_staleness`: lr / (1 + staleness); `momentum` (async, ssp): scaled with the number
+    of trainers, or given; `turns`: claimed or dealt; `link`: what is sent over; `element_wise`: trust an
+    optimizer of your own."""
 
     lockstep: ClassVar[bool] = False
     least_ranks: ClassVar[int] = 2
@@ -66,12 +69,14 @@ class ParameterServer(Strategy):
         staleness: int = 4,
         backup: int = 0,
         lr_by_staleness: bool = False,
+        momentum: str = "scaled",
         turns: str = "auto",
         link: str = "torch_p2p",
         element_wise: bool = False,
     ) -> None:
         super().__init__(world, collective, meter)
         one_of("parameter_server: mode", mode, MODES)
+        one_of("parameter_server: momentum", momentum, MOMENTA)
         one_of("parameter_server: turns", turns, TURNS)
         self._trainers = trainers_of(world.size, servers)
         if not 0 <= backup < self._trainers:
@@ -86,6 +91,7 @@ class ParameterServer(Strategy):
         self._backup = backup
         self._by_staleness = lr_by_staleness
         self._claims = turns == "claimed" or (turns == "auto" and mode != "sync")
+        self._scales = momentum == "scaled" and mode != "sync"
         self._trusted = element_wise
         self._link = Counted(LINKS.make(link, world))
         self._at = (min(world.rank, self._trainers - 1), self._trainers)
@@ -122,6 +128,8 @@ class ParameterServer(Strategy):
         if len({p.dtype for p in trainable}) != 1:
             raise ConfigError("parameter_server: the model's parameters have several types; it takes one")
         total = sum(p.numel() for p in trainable)
+        if self._scales:
+            scale_momentum_(optimizer, self._trainers)
         self._values, self._gradients = (torch.zeros(total, dtype=trainable[0].dtype) for _ in "vg")
         self._groups = flattened(optimizer, next_places(self._values), next_places(self._gradients))
         self._parts = [seat_slice(total, number, self._servers) for number in range(self._servers)]
