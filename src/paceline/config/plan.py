@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.config.run import DEFAULT_BATCH, DEFAULT_EPOCHS, RunConfig
+from paceline.config.slow import parse_slow
 from paceline.errors import ConfigError
 
 
@@ -146,6 +147,9 @@ def _notices(
     if global_batch % trainers:
         sizes = ", ".join(map(str, dealt(global_batch, trainers)))
         notices.append(f"a step of {global_batch} does not divide by {trainers}: dealt as {sizes}")
+    for rank, slowness in parse_slow(config.slow).items():
+        varied = f", give or take {slowness.jitter:.0%} of that" if slowness.jitter else ""
+        notices.append(f"rank {rank} is made to take {slowness.factor:g} times as long a step{varied}")
     if config.target is not None:
         notices.append(
             f"stops at the first evaluation with {config.target:.2%} test accuracy: the test set decides "

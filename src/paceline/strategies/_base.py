@@ -40,6 +40,8 @@ class Strategy(ABC):
 
     lockstep: ClassVar[bool] = True
     """Do all ranks step together?"""
+    in_rounds: ClassVar[bool] = True
+    """Do all ranks communicate after the same steps? Then the journals say who waited for whom."""
     single_node: ClassVar[bool] = False
     """Does it need all ranks on one machine?"""
     least_ranks: ClassVar[int] = 1

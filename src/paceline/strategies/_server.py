@@ -10,8 +10,9 @@ made under the lock, so what a trainer gets is one version and never half of two
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -65,6 +66,7 @@ class Sync(Policy):
         for push in pushes[1:]:
             mean.add_(push.values)
         mean.div_(len(pushes))
+        self.shelf.released_by = next(reversed(self._round))  # the last one in the order of their coming
         self._round.clear()
         self.shelf.staleness[0] += len(pushes)
         self.shelf.update(pushes[0].rates)
@@ -84,11 +86,12 @@ class Async(Policy):
         self.shelf.staleness[old] += 1
         self.shelf.gradient.copy_(push.values)
         self.shelf.update([rate / (1 + old) if self._by_staleness else rate for rate in push.rates])
+        before = self._slowest()
         self._steps[trainer] += 1
+        if self._slowest() > before:
+            self.shelf.released_by = trainer
         bound = self._bound
-        if bound is None:
-            return lambda: True
-        return lambda: self._steps[trainer] - self._slowest() <= bound
+        return lambda: bound is None or self._steps[trainer] - self._slowest() <= bound
 
     def _slowest(self) -> int:
         return min((self._steps[trainer] for trainer in self.shelf.active), default=0)
@@ -108,6 +111,9 @@ class Shelf:
         self.active: set[int] = set()
         self.dropped = 0
         self.staleness: Counter[int] = Counter()
+        self.released_by = 0
+        """Whose push the others had been waiting for."""
+        self.waited_for: defaultdict[int, float] = defaultdict(float)
         self.pieces = 0
         """The next piece of the epoch that nobody has taken."""
         self._optimizer = optimizer
@@ -184,10 +190,13 @@ class Server:
     def _answer(self, trainer: int, push: Message, pull: Message) -> None:
         ready = self._policy.pushed(trainer, push)
         self._changed.notify_all()
+        came = time.monotonic()
         if not self._changed.wait_for(lambda: self._failed is not None or ready(), self._deadline):
             raise RankFailed(min(self._shelf.active), f"let others wait for {self._deadline:g} s")
         if self._failed is not None:
             raise self._failed
+        if self._shelf.released_by != trainer:
+            self._shelf.waited_for[self._shelf.released_by] += time.monotonic() - came
         pull.values.copy_(self._shelf.values)
         pull.stamp(self._shelf.pieces, self._shelf.version)
         self._shelf.pieces += 1

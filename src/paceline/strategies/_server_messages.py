@@ -22,10 +22,10 @@ class Message:
 
     def __init__(self, length: int, groups: int, dtype: torch.dtype) -> None:
         words = _WORDS + groups
-        spare = -(-words * 4 // dtype.itemsize)
-        self.flat = torch.zeros(length + spare, dtype=dtype)
+        begin = -(-length * dtype.itemsize // 4)  # in words of 4 bytes
+        self.flat = torch.zeros(-(-(begin + words) * 4 // dtype.itemsize), dtype=dtype)
         self.values = self.flat[:length]
-        self._words = self.flat[length:].view(torch.uint8)[: words * 4].view(torch.int32)
+        self._words = self.flat.view(torch.uint8)[: (begin + words) * 4].view(torch.int32)[begin:]
         self._rates = self._words[_WORDS:].view(torch.float32)
 
     @property

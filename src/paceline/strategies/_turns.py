@@ -58,6 +58,10 @@ class Turns:
         """Updates that the other ranks have finished."""
         return int(self._table[self._others, _FINISHED].sum())
 
+    def all(self) -> int:
+        """Updates that all ranks together have finished."""
+        return int(self._table[:, _FINISHED].sum())
+
     @contextlib.contextmanager
     def updating(self) -> Iterator[Turn]:
         """An update of this rank is under way in here."""

@@ -48,6 +48,7 @@ class Hogwild(Strategy):
     updates a rank may be ahead of the slowest (0: any); `element_wise`: trust an optimizer of your own."""
 
     lockstep: ClassVar[bool] = False
+    in_rounds: ClassVar[bool] = False
     single_node: ClassVar[bool] = True
 
     def __init__(
@@ -108,7 +109,11 @@ class Hogwild(Strategy):
         self._turns.resume()
 
     def account(self) -> dict[str, Any]:
-        return {"staleness": counts(self._staleness), "overlapping_updates": self._overlapping}
+        return {
+            "staleness": counts(self._staleness),
+            "overlapping_updates": self._overlapping,
+            "updates": self._turns.all(),
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Counts; parameters are the model's, velocities the optimizer's."""

@@ -30,12 +30,11 @@ import torch
 from torch import nn
 
 from paceline.comm.collectives import Collective
-from paceline.comm.links import Counted
+from paceline.comm.links import Counted, make_link
 from paceline.comm.world import World
 from paceline.data.shard import seat_slice
 from paceline.errors import ConfigError, one_of
 from paceline.metrics.clock import Meter
-from paceline.registry import LINKS
 from paceline.strategies._base import Loop, Seats, Strategy
 from paceline.strategies._flat import check_element_wise, flattened, next_places
 from paceline.strategies._momentum import MOMENTA, scale_momentum_
@@ -56,6 +55,7 @@ class ParameterServer(Strategy):
     optimizer of your own."""
 
     lockstep: ClassVar[bool] = False
+    in_rounds: ClassVar[bool] = False
     least_ranks: ClassVar[int] = 2
 
     def __init__(
@@ -93,7 +93,7 @@ class ParameterServer(Strategy):
         self._claims = turns == "claimed" or (turns == "auto" and mode != "sync")
         self._scales = momentum == "scaled" and mode != "sync"
         self._trusted = element_wise
-        self._link = Counted(LINKS.make(link, world))
+        self._link = Counted(make_link(link, world))
         self._at = (min(world.rank, self._trainers - 1), self._trainers)
         self._versions = [0] * servers
 
@@ -206,6 +206,7 @@ class ParameterServer(Strategy):
             "staleness": counts(self._shelf.staleness),
             "dropped_gradients": self._shelf.dropped,
             "updates": self._shelf.version,
+            "waited_for": [self._shelf.waited_for[rank] for rank in range(self.world.size)],
         }
 
     def state_dict(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from paceline.comm.measured import Measured
 from paceline.comm.world import World, joined
 from paceline.config import Plan, RunConfig, config_hash
 from paceline.config.plan import dealt
+from paceline.config.slow import Slowness, parse_slow
 from paceline.data import Order, Prepared
 from paceline.data.feed import Feed
 from paceline.data.resident import Resident
@@ -32,6 +33,7 @@ from paceline.metrics.journal import Journal
 from paceline.metrics.summary import summarise
 from paceline.registry import COLLECTIVES, STRATEGIES
 from paceline.strategies import Strategy
+from paceline.train.brake import Brake
 from paceline.train.build import build_model
 from paceline.train.loop import Loop
 from paceline.train.optimize import make_optimizer
@@ -95,6 +97,7 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
         micro_batches=config.micro_batches,
         label_smoothing=config.label_smoothing,
         precision=autocast(world.device) if found and found.chosen else full,
+        brake=Brake(parse_slow(config.slow).get(world.rank, Slowness()), _own_seed(config.seed, world.rank)),
     )
     progress: Progress = Shown(assignment.folder, quiet=assignment.quiet) if world.rank == 0 else Silent()
     loop = Loop(
@@ -107,7 +110,7 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
     for notice in (*plan.notices, *([found.line()] if found else [])) if world.rank == 0 else ():
         journal.write("note", text=notice)
     strategy.run(loop)
-    journal.write("end", **_end(loop, meter), **strategy.account())
+    journal.write("end", **_end(loop, meter), account=strategy.account())
     strategy.close()
     return collective
 
@@ -134,6 +137,7 @@ def _start(
         "boot_id": resources.boot_id(),
         "startup_seconds": now - place.started,
         "lockstep": strategy.lockstep,
+        "in_rounds": strategy.in_rounds,
     }
     if place.rank:
         return line
