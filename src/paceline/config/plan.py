@@ -90,6 +90,11 @@ def make_plan(
             f"a step of {global_batch} samples is more than the {train_size} of {config.data!r}; "
             f"use --global-batch {train_size} or less"
         )
+    if config.parts == "fixed" and global_batch % trainers:
+        raise ConfigError(
+            f"a step of {global_batch} samples cannot be dealt evenly from {trainers} fixed parts; use a "
+            f"global batch that {trainers} divides, or parts = 'fresh'"
+        )
     steps_per_epoch = math.ceil(train_size / global_batch)
     steps = config.steps or (config.epochs or DEFAULT_EPOCHS) * steps_per_epoch
     epochs = math.ceil(steps / steps_per_epoch)

@@ -26,6 +26,7 @@ SCHEDULES = ("constant", "cosine", "one_cycle")
 LEARNING_RATE_RULES = ("none", "linear", "sqrt")
 TRAIN_ACCURACY_MODES = ("eval", "running")
 PRECISIONS = ("fp32", "bf16")
+PARTS = ("fresh", "fixed")
 DEFAULT_BATCH = 64  # per rank, where neither batch nor global_batch is given
 DEFAULT_EPOCHS = 5  # where neither epochs nor steps is given
 
@@ -82,6 +83,12 @@ class RunConfig:
     ranks: int = option(1, "how ranks cooperate", "number of training processes", _between(1, 1024))
     threads: int | None = option(
         None, "how ranks cooperate", "threads per rank (default: usable cores / ranks)", _at_least(1)
+    )
+    parts: str = option(
+        "fresh",
+        "how ranks cooperate",
+        "fresh: every epoch deals the whole set anew; fixed: each training rank keeps a part of its own",
+        _one_of(PARTS),
     )
     slow: str = option(
         "", "how ranks cooperate", "ranks made slower, to try unequal machines: 1:2.0 or 1:2.0~0.5", _slow

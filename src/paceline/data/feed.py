@@ -56,7 +56,7 @@ class Feed:
     def step(self, epoch: int, number: int, global_batch: int, seats: Seats) -> Batch:
         """The seats' part of step `number` of an epoch."""
         if self._shuffled is None or self._shuffled[0] != epoch:
-            self._shuffled = epoch, self.order.epoch(epoch)
+            self._shuffled = epoch, self.order.epoch(epoch, global_batch)
         position = number * global_batch
         return self._batch(self._shuffled[1][position : position + global_batch], epoch, position, seats)
 

@@ -88,7 +88,8 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
     found = _probe(assignment, model, data, collective) if config.precision == "bf16" else None
     module = strategy.attach(model, optimizer)
     torch.manual_seed(_own_seed(config.seed, world.rank))
-    feed = Feed(data.train, Order(len(data.train), config.seed), augment=config.augment)
+    parts = plan.trainers if config.parts == "fixed" else 1
+    feed = Feed(data.train, Order(len(data.train), config.seed, parts=parts), augment=config.augment)
     step = Step(
         module,
         strategy,
