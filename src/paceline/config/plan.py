@@ -85,16 +85,7 @@ def make_plan(
     """Derive and check; a plan that cannot work is a one-line error."""
     trainers = trainers or config.ranks
     global_batch = config.global_batch or (config.batch or DEFAULT_BATCH) * trainers
-    if global_batch > train_size:
-        raise ConfigError(
-            f"a step of {global_batch} samples is more than the {train_size} of {config.data!r}; "
-            f"use --global-batch {train_size} or less"
-        )
-    if config.parts == "fixed" and global_batch % trainers:
-        raise ConfigError(
-            f"a step of {global_batch} samples cannot be dealt evenly from {trainers} fixed parts; use a "
-            f"global batch that {trainers} divides, or parts = 'fresh'"
-        )
+    _check_step(config, global_batch, train_size, trainers)
     steps_per_epoch = math.ceil(train_size / global_batch)
     steps = config.steps or (config.epochs or DEFAULT_EPOCHS) * steps_per_epoch
     epochs = math.ceil(steps / steps_per_epoch)
@@ -117,6 +108,20 @@ def make_plan(
         warmup_steps=round(steps * warmup_share(config)),
         notices=tuple(_notices(config, global_batch, trainers, usable_cores, local_ranks, threads)),
     )
+
+
+def _check_step(config: RunConfig, global_batch: int, train_size: int, trainers: int) -> None:
+    """Can a step of that many samples be dealt?"""
+    if global_batch > train_size:
+        raise ConfigError(
+            f"a step of {global_batch} samples is more than the {train_size} of {config.data!r}; "
+            f"use --global-batch {train_size} or less"
+        )
+    if config.parts == "fixed" and global_batch % trainers:
+        raise ConfigError(
+            f"a step of {global_batch} samples cannot be dealt evenly from {trainers} fixed parts; use a "
+            f"global batch that {trainers} divides, or parts = 'fresh'"
+        )
 
 
 def warmup_share(config: RunConfig) -> float:

@@ -40,7 +40,7 @@ class Order:
         self.parts = parts
 
     def epoch(self, epoch: int, global_batch: int = 1) -> Indices:
-        """Every sample exactly once, in the order of this epoch (which, with parts, the step's size decides)."""
+        """Every sample exactly once, in the order of this epoch (with parts, the step's size decides it)."""
         rng = np.random.default_rng((self.seed, epoch))
         if self.parts == 1:
             return rng.permutation(self.size)

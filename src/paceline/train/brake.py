@@ -17,8 +17,8 @@ from paceline.config.slow import Slowness
 class Brake:
     """Of one rank."""
 
-    def __init__(self, slowness: Slowness, seed: int) -> None:
-        self._slowness = slowness
+    def __init__(self, slowness: Slowness | None = None, seed: int = 0) -> None:
+        self._slowness = slowness or Slowness()
         self._random = random.Random(seed)
         self._backward = 0.0
         self._mark = 0.0

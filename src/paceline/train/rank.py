@@ -22,7 +22,7 @@ from paceline.comm.measured import Measured
 from paceline.comm.world import World, joined
 from paceline.config import Plan, RunConfig, config_hash
 from paceline.config.plan import dealt
-from paceline.config.slow import Slowness, parse_slow
+from paceline.config.slow import parse_slow
 from paceline.data import Order, Prepared
 from paceline.data.feed import Feed
 from paceline.data.resident import Resident
@@ -88,8 +88,7 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
     found = _probe(assignment, model, data, collective) if config.precision == "bf16" else None
     module = strategy.attach(model, optimizer)
     torch.manual_seed(_own_seed(config.seed, world.rank))
-    parts = plan.trainers if config.parts == "fixed" else 1
-    feed = Feed(data.train, Order(len(data.train), config.seed, parts=parts), augment=config.augment)
+    feed = _feed(config, plan, data)
     step = Step(
         module,
         strategy,
@@ -98,7 +97,7 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
         micro_batches=config.micro_batches,
         label_smoothing=config.label_smoothing,
         precision=autocast(world.device) if found and found.chosen else full,
-        brake=Brake(parse_slow(config.slow).get(world.rank, Slowness()), _own_seed(config.seed, world.rank)),
+        brake=Brake(parse_slow(config.slow).get(world.rank), _own_seed(config.seed, world.rank)),
     )
     progress: Progress = Shown(assignment.folder, quiet=assignment.quiet) if world.rank == 0 else Silent()
     loop = Loop(
@@ -106,14 +105,26 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
         clock, meter, journal, progress, world.device,
     )  # fmt: skip
     journal.write("start", **_start(assignment, place, strategy, model))
-    if found:
-        progress.note(found.line())
-    for notice in (*plan.notices, *([found.line()] if found else [])) if world.rank == 0 else ():
-        journal.write("note", text=notice)
+    if world.rank == 0:
+        _note(journal, progress, plan, found)
     strategy.run(loop)
     journal.write("end", **_end(loop, meter), account=strategy.account())
     strategy.close()
     return collective
+
+
+def _note(journal: Journal, progress: Progress, plan: Plan, found: Probe | None) -> None:
+    """What a user should know goes into the journal; the plan was printed before the ranks started."""
+    said = [found.line()] if found else []
+    for line in said:
+        progress.note(line)
+    for line in (*plan.notices, *said):
+        journal.write("note", text=line)
+
+
+def _feed(config: RunConfig, plan: Plan, data: Resident) -> Feed:
+    parts = plan.trainers if config.parts == "fixed" else 1
+    return Feed(data.train, Order(len(data.train), config.seed, parts=parts), augment=config.augment)
 
 
 def _probe(assignment: Assignment, model: torch.nn.Module, data: Resident, collective: Collective) -> Probe:

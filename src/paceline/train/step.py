@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from paceline.config.slow import Slowness
 from paceline.data.shard import seat_slice
 from paceline.metrics.clock import Clock, Meter
 from paceline.strategies import Strategy
@@ -45,7 +44,7 @@ class Step:
         self._micro_batches = micro_batches
         self._label_smoothing = label_smoothing
         self._precision = precision
-        self._brake = brake or Brake(Slowness(), 0)
+        self._brake = brake or Brake()
         self.correct = 0
 
     def __call__(self, images: Tensor, labels: Tensor, count: int) -> float:
