@@ -124,7 +124,10 @@ def plan_for(config: RunConfig, prepared: Prepared, place: Place | None) -> Plan
     """The plan for this machine and this place in it."""
     local_ranks = place.local_size if place else config.ranks
     nodes = place.nodes if place else 1
-    return make_plan(config, prepared.train_size, usable_cores(), local_ranks=local_ranks, nodes=nodes)
+    trainers = STRATEGIES.load(config.strategy).trainers(config.ranks, config.strategy_options)
+    return make_plan(
+        config, prepared.train_size, usable_cores(), local_ranks=local_ranks, nodes=nodes, trainers=trainers
+    )
 
 
 def claim_folder(config: RunConfig) -> Path:
