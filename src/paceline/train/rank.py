@@ -33,7 +33,7 @@ from paceline.metrics.journal import Journal
 from paceline.metrics.summary import summarise
 from paceline.registry import COLLECTIVES, STRATEGIES
 from paceline.strategies import Strategy
-from paceline.train.build import build_model
+from paceline.train.build import build_model, over_all_ranks
 from paceline.train.loop import Loop
 from paceline.train.optimize import make_optimizer
 from paceline.train.precision import Probe, autocast, full, probe
@@ -85,6 +85,8 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
     optimizer = make_optimizer(config, model.parameters(), plan.learning_rate)
     strategy.clip_norm = config.clip_norm
     found = _probe(assignment, model, data, collective) if config.precision == "bf16" else None
+    if config.sync_batchnorm:  # after the probe, whose passes are each rank's own
+        model = over_all_ranks(model, strategy)
     module = strategy.attach(model, optimizer)
     torch.manual_seed(_own_seed(config.seed, world.rank))
     feed = Feed(data.train, Order(len(data.train), config.seed), augment=config.augment)

@@ -28,7 +28,7 @@ from paceline.launch import environment, local
 from paceline.launch.environment import Place
 from paceline.metrics.resources import usable_cores
 from paceline.registry import COLLECTIVES, MODELS, STRATEGIES
-from paceline.train.build import build_model
+from paceline.train.build import build_model, check_lockstep
 from paceline.train.rank import Assignment, run_rank
 
 
@@ -104,6 +104,8 @@ def check(config: RunConfig) -> None:
     COLLECTIVES.check_options(config.collective, config.collective_options)
     STRATEGIES.check_options(config.strategy, config.strategy_options)
     strategy = STRATEGIES.load(config.strategy)
+    if config.sync_batchnorm:
+        check_lockstep(strategy)
     if strategy.most_ranks is not None and config.ranks > strategy.most_ranks:
         raise ConfigError(
             f"strategy {config.strategy!r} has at most {strategy.most_ranks} rank(s), not {config.ranks}; "
