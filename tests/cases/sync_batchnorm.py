@@ -147,7 +147,9 @@ def alone(counts: list[int], ranks: int, micro_batches: int = 1) -> dict[str, to
     own = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
     for number, count in enumerate(counts):
         images, labels = batch(number, count)
-        dealt = [torch.arange(count)[seat_slice(count, r, ranks)].tensor_split(micro_batches) for r in range(ranks)]
+        dealt = [
+            torch.arange(count)[seat_slice(count, r, ranks)].tensor_split(micro_batches) for r in range(ranks)
+        ]
         own.zero_grad()
         for pieces in zip(*dealt, strict=True):
             rows = torch.tensor(list(itertools.chain(*pieces)), dtype=torch.long)
