@@ -20,8 +20,8 @@ from paceline.report.tables import Cell, Table
 SOURCE = "the rows that --json writes, one a line of the table"
 _COLUMNS = (
     "case", "#ranks", "#features", "#batch", "#forward + backward", "#95 % interval", "#forward", "#backward",
-    "#× BatchNorm1d", "#95 % interval of ×", "#added", "#less added than gloo", "#95 % interval of that", "#CPU", "#kept",
-    "#peak memory", "#messages", "#error",
+    "#× BatchNorm1d", "#95 % interval of ×", "#added", "#less added than gloo",
+    "#95 % interval of that", "#CPU", "#kept", "#peak memory", "#messages", "#error",
 )  # fmt: skip
 _HOW = (
     "Standard normal float32 inputs, no affine; the whole batch is split evenly over the ranks, one thread a "
@@ -29,9 +29,10 @@ _HOW = (
     "same processes, inputs rewritten in every round; time from the last rank's start to the last one's end, "
     "median of the rounds. × BatchNorm1d: against BatchNorm1d on the whole batch in one process. Added: "
     "beyond BatchNorm1d on each rank's share, which sends nothing and computes other statistics; less added: "
-    "what the same mathematics over gloo adds, divided by that. CPU: seconds of all ranks. Kept: bytes that backward needs, per rank, the input included. Peak memory: growth of one "
-    "rank in a world of its own, in pages. Messages: collectives in forward + backward. Error: largest "
-    "distance from BatchNorm1d on the whole batch, of outputs, input gradients and running statistics."
+    "what the same mathematics over gloo adds, divided by that. CPU: seconds of all ranks. Kept: bytes that "
+    "backward needs, per rank, the input included. Peak memory: growth of one rank in a world of its own, in "
+    "pages. Messages: collectives in forward + backward. Error: largest distance from BatchNorm1d on the "
+    "whole batch, of outputs, input gradients and running statistics."
 )
 
 

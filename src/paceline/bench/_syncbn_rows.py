@@ -4,7 +4,7 @@ pass            one forward and one backward
 seconds         (last end - last start) / passes of a block: the pass of all ranks together
 times BatchNorm seconds / those of BatchNorm1d on the whole batch in one process, round by round
 added           seconds - those of BatchNorm1d on each rank's own share: what synchronising costs
-less added      what the same mathematics over gloo adds / what this adds; unknown where that is not above zero
+less added      what the same mathematics over gloo adds / what this adds; unknown where that is not > 0
 """
 
 from __future__ import annotations
