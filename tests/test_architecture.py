@@ -21,9 +21,9 @@ LEVELS = {
     "errors": 0,
     **dict.fromkeys(("config", "registry", "atomic", "typed", "metrics", "data", "models", "launch"), 1),
     "comm": 2,
-    **dict.fromkeys(("strategies", "nn"), 3),
+    **dict.fromkeys(("strategies", "nn", "backend"), 3),
     "train": 4,
-    **dict.fromkeys(("study", "report"), 5),
+    **dict.fromkeys(("library", "study", "report"), 5),
     "bench": 6,
     "cli": 7,
     **dict.fromkeys(("__main__", "__init__"), 8),
@@ -100,7 +100,7 @@ def test_no_torch_at_import(path):
 
 @pytest.mark.parametrize(
     "statement",
-    ["import paceline.cli", "import paceline.config, paceline.metrics.summary, paceline.launch.local",
+    ["import paceline; paceline.__all__", "import paceline.cli", "import paceline.config, paceline.metrics.summary, paceline.launch.local",
      "import paceline.data", "from paceline.cli import dispatch; dispatch(['train', '--help'])"],
 )  # fmt: skip
 def test_these_do_not_load_torch(statement):

@@ -26,6 +26,7 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from paceline.errors import ConfigError, DataError, PacelineError, RankFailed, UsageError
@@ -73,7 +74,7 @@ def record(error: BaseException) -> bytes:
         "named": [named.rank, named.reason] if named else None,
         "interrupted": isinstance(_origin(error), KeyboardInterrupt),
         "consequence": _is_consequence(_origin(error)),
-        "details": "".join(traceback.format_exception(error)),
+        "details": "".join(traceback.format_exception(_without_our_frames(error))),
         "at": time.monotonic(),
     }
     return json.dumps(fields).encode() + b"\n"
@@ -115,6 +116,18 @@ def _raised(failure: Failure, fields: dict[str, Any]) -> Failure:
     message = fields["message"].strip().partition("\n")[0]
     reason = f"raised {fields['kind']}: {message}" if message else f"raised {fields['kind']}"
     return replace(failure, reason=reason, weight=CONSEQUENCE if fields["consequence"] else OWN)
+
+
+def _without_our_frames(error: BaseException) -> BaseException:
+    """The traceback begins where somebody's own code does: how a rank came to call it explains nothing."""
+    frame = error.__traceback__
+    while frame and _is_ours(frame.tb_frame.f_code.co_filename):
+        frame = frame.tb_next
+    return error.with_traceback(frame or error.__traceback__)
+
+
+def _is_ours(file: str) -> bool:
+    return file == "<frozen runpy>" or Path(file).parent == Path(__file__).parent
 
 
 def _killed(number: int) -> str:

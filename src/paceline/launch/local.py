@@ -18,8 +18,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from paceline.errors import ConfigError, PacelineError
@@ -40,6 +40,7 @@ def start(
     grace: float = GRACE,
     deadline: float | None = None,
     tick: Callable[[], None] | None = None,
+    serve: Callable[[int, int], object] | None = None,
 ) -> None:
     """Run `function(place)` in `ranks` forked processes; return when it has returned in all of them.
 
@@ -48,7 +49,9 @@ def start(
     here as it was. SIGINT ends the ranks and raises KeyboardInterrupt, SIGTERM and SIGHUP raise
     SystemExit(128 + number); a second signal ends them at once. `grace` is the time in seconds a rank has
     between KeyboardInterrupt and SIGTERM. Ranks that still run after `deadline` seconds are a failure.
-    `tick` is called about once a second while they run (a progress display; it must start no thread)."""
+    `tick` is called about once a second while they run (a progress display; it must start no thread).
+    `serve(port, listen_fd)` is called when all are forked and owns the descriptor; what it returns is kept
+    until they have ended. It serves the store in the place of rank 0, which then gets no `listen_fd`."""
     if ranks < 1:
         raise ConfigError(f"{ranks} ranks cannot be started; at least 1 is needed")
     check_forkable()
@@ -56,15 +59,25 @@ def start(
     sys.stdout.flush()  # or each rank would print what is still in the buffer
     sys.stderr.flush()
     children: list[Child] = []
+    served: object = None
     with Signals() as signals:
         try:
             gc.freeze()  # or a rank's first collection writes to every object it shares: 41 MB a rank, not 3
-            _fork_all(children, function, ranks, threads, started, signals)
+            served = _fork_all(children, function, ranks, threads, started, signals, serve)
             Watch(children, signals, grace=grace, deadline=deadline, tick=tick).run()
         finally:
             gc.unfreeze()
             for child in children:
                 child.remove()
+            del served  # now, and not when an exception that holds this frame is let go
+
+
+@contextmanager
+def alone() -> Iterator[Place]:
+    """The place of a process that nobody launched: rank 0 of 1, with its own socket on loopback."""
+    with socket.create_server((_ADDRESS, 0)) as listener:
+        port, listen_fd = listener.getsockname()[1], os.dup(listener.fileno())
+    yield _place(0, 1, port, listen_fd, command_started())
 
 
 def check_forkable() -> None:
@@ -107,30 +120,32 @@ def _fork_all(
     threads: int,
     started: float,
     signals: Signals,
-) -> None:
-    """Fork the ranks, adding each to `children` as soon as it is there."""
+    serve: Callable[[int, int], object] | None,
+) -> object:
+    """Fork the ranks, adding each to `children` as soon as it is there; returns what `serve` does."""
     launcher = os.getpid()
     with socket.create_server((_ADDRESS, 0), backlog=ranks + 8) as listener, signals.held_back():
         listen_fd, port = listener.fileno(), listener.getsockname()[1]
         for rank in range(ranks):
-            said_fd = os.memfd_create(
-                "paceline-rank"
-            )  # in memory: a full disk must not hide why a rank ended
+            # In memory: a full disk must not hide why a rank ended.
+            said_fd = os.memfd_create("paceline-rank")
             pid = _fork(rank, ranks, said_fd)
             if pid == 0:
                 others = [child.said_fd for child in children]
+                listens = rank == 0 and serve is None
                 be_rank(
                     function,
-                    _place(rank, ranks, port, listen_fd if rank == 0 else None, started),
+                    _place(rank, ranks, port, listen_fd if listens else None, started),
                     threads=threads,
                     launcher=launcher,
                     said_fd=said_fd,
-                    not_mine=[*others, listen_fd] if rank else others,
+                    not_mine=others if listens else [*others, listen_fd],
                     signals=signals,
                 )
             with suppress(PermissionError, ProcessLookupError):
                 os.setpgid(pid, pid)  # the rank does so too: the group is there, whoever comes first
             children.append(Child(rank, pid, said_fd))
+        return serve(port, os.dup(listen_fd)) if serve else None
 
 
 def _fork(rank: int, ranks: int, said_fd: int) -> int:

@@ -1,4 +1,4 @@
-"""A model by name, or by the user's own `module:factory`; its batch norm over all ranks, if wanted."""
+"""A model by name or `module:factory`, its batch norm over all ranks; what goes with a strategy."""
 
 from __future__ import annotations
 
@@ -30,6 +30,21 @@ def build_model(config: RunConfig, shape: tuple[int, int, int], classes: int) ->
     if not isinstance(model, nn.Module):
         raise ConfigError(f"model {config.model!r} returned {type(model).__name__}, not a torch.nn.Module")
     return model
+
+
+def check_strategy(name: object, strategy: Any, collective: object, ranks: int) -> None:
+    """What a strategy says of itself, against the number of ranks and the collective."""
+    least, most = getattr(strategy, "least_ranks", 1), getattr(strategy, "most_ranks", None)
+    usable = getattr(strategy, "collectives", None)
+    if ranks < least:
+        raise ConfigError(f"strategy {name!r} needs at least {least} ranks, not {ranks}")
+    if most is not None and ranks > most:
+        raise ConfigError(f"strategy {name!r} has at most {most} rank(s), not {ranks}; use --strategy ddp")
+    if usable is not None and collective not in usable:
+        raise ConfigError(
+            f"strategy {name!r} works over {', '.join(usable)} only, not {collective!r}; "
+            "leave out --collective"
+        )
 
 
 def over_all_ranks(model: nn.Module, strategy: Strategy) -> nn.Module:

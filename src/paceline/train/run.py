@@ -28,7 +28,7 @@ from paceline.launch import environment, local
 from paceline.launch.environment import Place
 from paceline.metrics.resources import usable_cores
 from paceline.registry import COLLECTIVES, MODELS, STRATEGIES
-from paceline.train.build import build_model, check_lockstep
+from paceline.train.build import build_model, check_lockstep, check_strategy
 from paceline.train.rank import Assignment, run_rank
 
 
@@ -106,16 +106,7 @@ def check(config: RunConfig) -> None:
     strategy = STRATEGIES.load(config.strategy)
     if config.sync_batchnorm:
         check_lockstep(strategy)
-    if strategy.most_ranks is not None and config.ranks > strategy.most_ranks:
-        raise ConfigError(
-            f"strategy {config.strategy!r} has at most {strategy.most_ranks} rank(s), not {config.ranks}; "
-            "use --strategy ddp"
-        )
-    if strategy.collectives is not None and config.collective not in strategy.collectives:
-        raise ConfigError(
-            f"strategy {config.strategy!r} works over {', '.join(strategy.collectives)} only, not "
-            f"{config.collective!r}; leave out --collective"
-        )
+    check_strategy(config.strategy, strategy, config.collective, config.ranks)
 
 
 def check_data(config: RunConfig, prepared: Prepared) -> None:
@@ -133,7 +124,10 @@ def plan_for(config: RunConfig, prepared: Prepared, place: Place | None) -> Plan
     """The plan for this machine and this place in it."""
     local_ranks = place.local_size if place else config.ranks
     nodes = place.nodes if place else 1
-    return make_plan(config, prepared.train_size, usable_cores(), local_ranks=local_ranks, nodes=nodes)
+    trainers = STRATEGIES.load(config.strategy).trainers(config.ranks, config.strategy_options)
+    return make_plan(
+        config, prepared.train_size, usable_cores(), local_ranks=local_ranks, nodes=nodes, trainers=trainers
+    )
 
 
 def claim_folder(config: RunConfig) -> Path:
