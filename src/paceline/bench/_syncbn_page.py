@@ -119,6 +119,11 @@ def _over_features(rows: Sequence[Row], ranks: int, batch: int) -> Drawing | Non
         )  # fmt: skip
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.minorticks_off()
+    low, high = axes.get_ylim()
+    ticks = [step * 10**power for power in range(6) for step in (1, 2, 5)]
+    axes.set_yticks(
+        [tick for tick in ticks if low <= tick <= high], [str(t) for t in ticks if low <= t <= high]
+    )
     star = "*" if mine[0].get("crowded") else ""
     told = [
         f"{r['case']} {formats.seconds(r['median_us'] / 1e6)}" for r in mine if r["features"] == sizes[-1]

@@ -69,19 +69,19 @@ def test_refused(wrong, said):
 
 def test_a_small_grid(zygote, tmp_path):
     done = zygote.paceline(
-        "bench", "syncbn", "--ranks", "1,2", "--features", "8,16", "--batch", "5", "--seconds", 0.05, "--json",
+        "bench", "syncbn", "--ranks", 2, "--features", "8,16", "--batch", "5", "--seconds", 0.05, "--no-memory", "--json",
         "rows.json", "--out", "page", cwd=tmp_path,
     )  # fmt: skip
     assert done.code == 0, done.err
     rows = json.loads((tmp_path / "rows.json").read_text())
     assert {(row["case"], row["ranks"], row["features"]) for row in rows} == {
-        (label, p, features) for label in CASES if label != TORCH for p in (1, 2) for features in (8, 16)
+        (label, 2, features) for label in CASES if label != TORCH for features in (8, 16)
     }
     for row in rows:
         assert row["max_error"] is None or row["max_error"] < 1e-5
         assert row["messages"] == ([1, 1] if "ours" in row["case"] else None)
-        assert row["median_us"] > 0 and row["peak_bytes"] is not None
+        assert row["median_us"] > 0
     assert (tmp_path / "page" / "report.html").exists()
     again = zygote.paceline("bench", "syncbn", "--from", "rows.json", "--out", "again", cwd=tmp_path)
     assert again.code == 0 and "same mathematics, gloo" in again.out
-    assert [len(section.drawings) for section in sections(rows)] == [0, 2]
+    assert [len(section.drawings) for section in sections(rows)] == [0, 1]
