@@ -38,6 +38,7 @@ bench: setup            ## side-by-side measurements (minutes); JSON in benchmar
 	$(BIN)/python benchmarks/input.py
 	$(BIN)/python benchmarks/faults.py --trials 10 --json benchmarks/results/faults.json
 	$(BIN)/python benchmarks/mpi.py
+	$(BIN)/python benchmarks/backend.py
 	$(BIN)/paceline bench allreduce --config studies/all-reduce.toml --json benchmarks/results/all-reduce.json
 	$(BIN)/paceline bench allreduce --config studies/shared-memory.toml --json benchmarks/results/shared-memory.json
 

@@ -303,7 +303,8 @@ def chosen(world: World, backend: str, options: dict | None = None) -> tuple[str
     x = torch.ones(4)
     dist.all_reduce(x, group=group)
     assert x.tolist() == [world.size] * 4
-    kept = type(getattr(group, "_collective", None)).__name__
+    collective = getattr(group, "_collective", None)
+    kept = type(getattr(collective, "_inner", collective)).__name__
     dist.destroy_process_group(group)
     try:
         dist.all_reduce(x, group=group)

@@ -18,6 +18,7 @@ import multiprocessing
 import os
 import re
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -34,7 +35,8 @@ PASSED, SKIPPED, FAILED, HUNG = "passed", "skipped", "failed", "hung"
 
 def prepare(ranks: int, folder: str) -> Any:
     """Torch's test module, which reads its settings from the environment when it is imported."""
-    (Path(folder) / "barrier").mkdir(exist_ok=True)
+    for name in ("barrier", "test_dir", "init_dir"):
+        (Path(folder) / name).mkdir(exist_ok=True)
     os.environ.update(
         BACKEND="gloo",
         WORLD_SIZE=str(ranks),
@@ -67,6 +69,8 @@ def run(case: Any, name: str, backend: str, ranks: int, deadline: float = DEADLI
     with tempfile.TemporaryDirectory() as folder:
         for old in Path(os.environ["TEMP_DIR"], "barrier").iterdir():
             old.unlink()
+        with socket.create_server(("127.0.0.1", 0)) as free:  # for tests that meet once more by themselves
+            os.environ["MASTER_PORT"] = str(free.getsockname()[1])
         meeting, logs = f"{folder}/store", [Path(folder, f"log{rank}") for rank in range(ranks)]
         ranks_ = [_fork(case, name, backend, rank, meeting, logs[rank]) for rank in range(ranks)]
         codes = _wait(ranks_, deadline)

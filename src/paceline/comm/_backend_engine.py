@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 
 from paceline.comm._backend_work import CollectiveWork
-from paceline.errors import ConfigError
+from paceline.errors import ConfigError, RanksDisagree
 
 CLOSING_SECONDS = 10.0
 
@@ -41,7 +41,7 @@ class Engine:
         self._unfinished = 0  # queued, or being done by a thread of ours
         self._finished = 0
         self._broken: BaseException | None = None
-        self._closed = False
+        self._closing: CollectiveWork | None = None
         self._ending = False  # the leader is telling that a work is done, and could be caught in callbacks
         self._led = False
         self._turn = 0  # counts how often the lead was passed on
@@ -50,6 +50,10 @@ class Engine:
 
     def do(self, work: CollectiveWork, waits: bool) -> CollectiveWork:
         """The work, done or on its way."""
+        if self._closing is not None:
+            work.refuse(dist.DistBackendError("this process group was destroyed"))
+            work.end()
+            return work
         here = self._everybody_is_here() or waits
         if here and not self._unfinished and self._running.acquire(blocking=False):
             try:
@@ -61,18 +65,18 @@ class Engine:
             self._put(work)
         return work
 
-    def close(self) -> bool:
-        """Finish what is queued, refuse what comes. False when that cannot be finished; twice is harmless."""
-        last = CollectiveWork(lambda: None, ())
-        if not self._closed and self._led:
-            self._put(last)
-            self._queue.put(None)
-        with self._lock:
-            self._closed = True
+    def close(self, last: Callable[[], None]) -> None:
+        """Finish what is queued, then `last`, and refuse what comes. Closing twice is harmless."""
+        if self._closing is not None:
+            return
+        self._closing = CollectiveWork(last, ())
+        self._put(self._closing)
+        self._queue.put(None)
         try:
-            return not self._led or last.wait(timedelta(seconds=CLOSING_SECONDS))
-        except dist.DistBackendError:
-            return self._broken is not None
+            self._closing.wait(timedelta(seconds=CLOSING_SECONDS))
+        except dist.DistBackendError as error:
+            if isinstance(error.__cause__, RanksDisagree):
+                raise
 
     def _put(self, work: CollectiveWork) -> None:
         work.queued(self._patience)
@@ -83,12 +87,10 @@ class Engine:
                 self._pass_lead()
 
     def _run(self, work: CollectiveWork) -> None:
-        if self._broken is not None:
+        if self._broken is not None and work is not self._closing:
             error = dist.DistBackendError(f"an earlier collective of this group failed: {self._broken}")
             error.__cause__ = self._broken
             work.refuse(error)
-        elif self._closed:
-            work.refuse(dist.DistBackendError("this process group was destroyed"))
         else:
             problem = work.run()
             if problem is not None and not isinstance(problem, ConfigError):  # a refused call sent nothing

@@ -11,15 +11,17 @@ replaced: where it cannot be had, every rank hears why.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
+from paceline.comm.checked import checked
 from paceline.comm.collectives import Collective
 from paceline.comm.world import World
 from paceline.errors import ConfigError, PacelineError
@@ -31,11 +33,10 @@ ON_ONE_NODE = "shm"
 """What is taken where nobody chose and all ranks share a node."""
 
 
-def gloo_of(options: Any) -> dist.ProcessGroupGloo:
-    """Torch's own backend among the same ranks, made as torch makes it."""
-    gloo = dist.ProcessGroupGloo(
-        options.store, options.group_rank, options.group_size, timeout=options.timeout
-    )
+def gloo_of(options: Any, key: str = "") -> dist.ProcessGroupGloo:
+    """Torch's own backend among the same ranks, made as torch makes it; another key gives another."""
+    store = PrefixStore(key, options.store) if key else options.store
+    gloo = dist.ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)
     gloo.options.global_ranks_in_group = options.global_ranks_in_group
     gloo.options.group_name = options.group_id
     gloo._set_sequence_number_for_group()
@@ -71,13 +72,17 @@ def world_of(options: Any, group: dist.ProcessGroup) -> World:
     )
 
 
-def collective_of(world: World, name: str | None, given: Mapping[str, Any]) -> Collective | None:
-    """The one asked for (by the backend's name, pg_options, or rank 0's variable); None: leave it to gloo."""
+def collective_of(
+    world: World, name: str | None, given: Mapping[str, Any], apart: Callable[[], dist.ProcessGroup]
+) -> Collective | None:
+    """The one asked for (by the backend's name, pg_options, or rank 0's variable); None: leave it to gloo.
+
+    It may use gloo on a thread of ours while the program's own messages pass: hence a gloo `apart`."""
     options = dict(given)
     name = options.pop("collective", None) or name
     name = name or world.agree("collective", os.environ.get("PACELINE_COLLECTIVE", "")) or None
     if name is not None:
-        return _made(world, name, options)
+        return _made(dataclasses.replace(world, group=apart()), name, options)
     if world.nodes > 1:
         return None
     try:
@@ -91,7 +96,7 @@ def _made(world: World, name: str, options: Mapping[str, Any]) -> Collective:
     collective: Collective | None = None
     problem = ""
     try:
-        collective = COLLECTIVES.make(name, world, options=options)
+        collective = checked(COLLECTIVES.make(name, world, options=options), world)
     except (PacelineError, ImportError, OSError, TypeError, ValueError) as error:
         problem = str(error)
     failed = torch.tensor([float(collective is None)])

@@ -63,7 +63,9 @@ def make_group(options: Any, name: str | None, chosen: Mapping[str, Any] | None 
     beneath = plain_group(options, gloo)
     try:
         world = world_of(options, beneath)
-        collective = collective_of(world, name, chosen or {})
+        collective = collective_of(
+            world, name, chosen or {}, lambda: plain_group(options, gloo_of(options, "apart"))
+        )
     except PacelineError as error:
         raise as_torch(error) from error
     return beneath if collective is None else Group(world, collective, gloo)
@@ -87,8 +89,7 @@ class Group(_TorchsGroup):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """destroy_process_group calls it."""
-        if self._engine.close():
-            self._collective.close()
+        self._engine.close(self._collective.close)
 
     abort = shutdown
 
