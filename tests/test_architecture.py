@@ -22,10 +22,11 @@ LEVELS = {
     "comm": 2,
     **dict.fromkeys(("strategies", "nn"), 3),
     "train": 4,
-    **dict.fromkeys(("study", "report"), 5),
+    **dict.fromkeys(("study", "report", "check"), 5),
     "bench": 6,
-    "cli": 7,
-    **dict.fromkeys(("__main__", "__init__"), 8),
+    "doctor": 7,
+    "cli": 8,
+    **dict.fromkeys(("__main__", "__init__"), 9),
 }
 # Single files of level 1 that any package of level 1 may use.
 FOUNDATIONS = {"registry", "atomic"}
