@@ -30,8 +30,8 @@ LEVELS = {
 }
 # Single files of level 1 that any package of level 1 may use.
 FOUNDATIONS = {"registry", "atomic"}
-# In bench the files that ranks run (_name.py) import torch; those that the command line asks do not.
-WITHOUT_TORCH = ("config", "metrics", "report", "launch", "cli", "registry", "errors", "atomic")
+# In bench and check the files that ranks run (_name.py) import torch; those that the command line asks do not.
+WITHOUT_TORCH = ("config", "metrics", "report", "launch", "cli", "doctor", "registry", "errors", "atomic")
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc"}
 
 
@@ -42,7 +42,7 @@ def unit_of(path: Path) -> str:
 
 
 def without_torch(path: Path) -> bool:
-    return unit_of(path) in WITHOUT_TORCH or (unit_of(path) == "bench" and path.name[0] != "_")
+    return unit_of(path) in WITHOUT_TORCH or (unit_of(path) in ("bench", "check") and path.name[0] != "_")
 
 
 def imports(path: Path) -> list[tuple[str, bool]]:
