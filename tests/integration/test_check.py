@@ -79,7 +79,7 @@ def test_a_script_that_fails_shows_its_own_traceback(zygote, tmp_path):
     script.write_text("def f():\n    raise FloatingPointError('planted')\nf()\n")
     done, found = checked(zygote, tmp_path, script)
     assert done.code == 1 and "FloatingPointError: planted" in done.err
-    assert "nothing wrong" not in done.out
+    assert "nothing wrong" not in done.out and "/paceline/" not in done.err  # its own code alone
     assert found["findings"] == [] and "FloatingPointError" in found["failure"]
 
 

@@ -5,6 +5,8 @@ install the observers ─► be the script, as under `paceline run` ─► note 
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -16,12 +18,12 @@ from paceline.check._watch_model import ModelWatch
 from paceline.check._watch_world import WorldWatch
 from paceline.check.observations import file_of
 from paceline.launch.environment import Place
-from paceline.launch.script import Script, run_script
 from paceline.metrics.resources import usable_cores
 
 
-def observed(script: Script, folder: Path, wanted: int, place: Place) -> None:
-    """Run the script; observations go to the folder."""
+@contextlib.contextmanager
+def observed(folder: Path, wanted: int, place: Place) -> Iterator[None]:
+    """Whatever runs in here is observed; observations go to the folder."""
     recorder = Recorder(file_of(folder, place.rank), wanted)
     data = DataWatch(recorder)
     model = ModelWatch(recorder, data)
@@ -33,9 +35,11 @@ def observed(script: Script, folder: Path, wanted: int, place: Place) -> None:
     gradients.on_step(world.step)
     how = "failed"
     try:
-        run_script(script, place)
-        how = "stopped" if recorder.ended else "finished"
+        yield
+        how = "finished"
     finally:
+        if recorder.ended:
+            how = "stopped"
         if how == "finished":
             model.note_end()
         recorder.write("end", how=how, steps=recorder.steps)

@@ -84,7 +84,8 @@ class ModelWatch:
         if id(module) not in self._models:
             self._models[id(module)] = module
             known = {id(p) for p in self.parameters}
-            self.parameters += [p for p in module.parameters() if p.requires_grad and id(p) not in known]
+            mine = (p for p in module.parameters() if p.requires_grad and not _is_sharded(p))
+            self.parameters += [p for p in mine if id(p) not in known]
         batch = next(_tensors(inputs), None)
         self.samples += len(batch) if batch is not None else 0
         if not self._recorder.watching:
@@ -92,13 +93,18 @@ class ModelWatch:
         step = self._recorder.steps
         if batch is not None:
             self._recorder.write("forward", step=step, rows=_rows(batch))
-        if step != self._looked:
+        if step != self._looked and self.parameters:
             self._looked = step
             shared = any(p.is_shared() for p in self.parameters)
             sizes = [p.numel() for p in self.parameters]
             self._recorder.write(
                 "replica", step=step, sketch=sketch(self.parameters), sizes=sizes, shared=shared
             )
+
+
+def _is_sharded(parameter: nn.Parameter) -> bool:
+    """A part of a parameter (a DTensor, as FSDP makes them) is no replica; to read it would communicate."""
+    return hasattr(parameter, "to_local")
 
 
 def _statistics(modules: Iterable[nn.Module]) -> list[Tensor]:

@@ -4,7 +4,7 @@
     all_reduce …         name and elements; a line a step
 
 Replaced in the namespace `torch.distributed`, which scripts use. What DistributedDataParallel and Paceline's
-strategies send does not pass there: they send few, large messages of their own.
+strategies send does not pass there; what torch's own Python calls is not counted: no script can change it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterable
+from types import FrameType
 from typing import Any
 
 import torch.distributed as dist
@@ -62,7 +64,7 @@ class WorldWatch:
     def _counted(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def collective(*args: Any, **kwargs: Any) -> Any:
-            if len(self._calls) < _MOST:
+            if len(self._calls) < _MOST and not _is_torch(sys._getframe(1)):
                 self._calls.append((name, _elements([*args, *kwargs.values()])))
             return original(*args, **kwargs)
 
@@ -73,6 +75,10 @@ def _said(given: dict[str, Any], key: str, variable: str) -> int:
     """The argument where one is given (-1 is none), else the launcher's variable."""
     value = given.get(key, -1)
     return int(os.environ.get(variable, -1)) if value is None or value < 0 else int(value)
+
+
+def _is_torch(caller: FrameType) -> bool:
+    return str(caller.f_globals.get("__name__", "")).startswith("torch.")
 
 
 def _elements(arguments: Iterable[Any]) -> int:

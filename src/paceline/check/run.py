@@ -18,7 +18,7 @@ from paceline.check.judge import Finding, judge
 from paceline.check.observations import Rank, read
 from paceline.errors import PacelineError, RankFailed, UsageError
 from paceline.launch import local
-from paceline.launch.script import Script, import_torch, serve_store
+from paceline.launch.script import Script, import_torch, run_script, serve_store
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,9 @@ def check(script: Script, *, ranks: int, steps: int, threads: int, timeout: floa
 
     failure: PacelineError | None = None
     with tempfile.TemporaryDirectory(prefix="paceline-check-") as name:
-        function = functools.partial(observed, script, Path(name), steps)
+        function = functools.partial(
+            run_script, script, around=functools.partial(observed, Path(name), steps)
+        )
         try:
             local.start(function, ranks, threads=threads, serve=serve_store, deadline=timeout)
         except UsageError:
@@ -70,7 +72,9 @@ def unseen(ranks: Sequence[Rank]) -> list[str]:
     """What could not be looked at, so that silence about it means nothing."""
     said = []
     if not all(rank.gradients for rank in ranks):
-        said.append("gradients: the optimizer does not hold the model's own parameters")
+        said.append(
+            "gradients: the optimizer holds other tensors than the model's parameters, or parts of them"
+        )
     if not any(rank.evaluated() for rank in ranks):
         said.append("evaluation: no pass over a DataLoader with the model in eval mode")
     if not any(len(rank.trained()) > 1 for rank in ranks):
