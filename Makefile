@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS = 1
 setup: $(READY)
 
 # torch first and alone: any other spelling fetches the CUDA build (gigabytes).
-$(READY): pyproject.toml constraints.txt src/paceline/comm/shm/_core.c
+$(READY): pyproject.toml constraints.txt src/paceline/comm/shm/_core.c src/paceline/nn/_batch_norm.c
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet '$(TORCH)' numpy -c constraints.txt
 	$(BIN)/pip install --quiet -c constraints.txt --editable '.[dev]'

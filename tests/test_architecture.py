@@ -22,8 +22,8 @@ LEVELS = {
     "comm": 2,
     **dict.fromkeys(("strategies", "nn"), 3),
     "train": 4,
-    **dict.fromkeys(("study", "report", "check"), 5),
-    "bench": 6,
+    **dict.fromkeys(("library", "study", "report"), 5),
+    **dict.fromkeys(("bench", "check"), 6),
     "doctor": 7,
     "cli": 8,
     **dict.fromkeys(("__main__", "__init__"), 9),
@@ -100,7 +100,7 @@ def test_no_torch_at_import(path):
 
 @pytest.mark.parametrize(
     "statement",
-    ["import paceline.cli", "import paceline.config, paceline.metrics.summary, paceline.launch.local",
+    ["import paceline; paceline.__all__", "import paceline.cli", "import paceline.config, paceline.metrics.summary, paceline.launch.local",
      "import paceline.data", "from paceline.cli import dispatch; dispatch(['train', '--help'])"],
 )  # fmt: skip
 def test_these_do_not_load_torch(statement):

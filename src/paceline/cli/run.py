@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from paceline.cli import Parser
 from paceline.errors import ConfigError
 from paceline.launch.script import Script
+from paceline.metrics.resources import threads_for
 
 HELP = "run a script of your own in several ranks"
 
@@ -66,13 +67,6 @@ def taken_out(
     cut = words.index("--") if "--" in words else len(words)
     found, rest = own.parse_known_args(words[:cut], arguments)
     return found, [*rest, *words[cut + 1 :]]
-
-
-def threads_for(ranks: int) -> int:
-    """As many threads a rank as leave every thread a core."""
-    from paceline.metrics.resources import usable_cores
-
-    return max(1, usable_cores() // ranks)
 
 
 def _add_own(parser: argparse.ArgumentParser) -> None:

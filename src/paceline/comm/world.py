@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
+from paceline.comm.warned import once
 from paceline.launch.environment import Place
 
 
@@ -43,6 +45,10 @@ class World:
             self.store.set(key, value)
         return str(self.store.get(key), "utf-8")
 
+    def own_seed(self, seed: int) -> int:
+        """A seed of this rank's own, far from every other rank's of every other run."""
+        return int(np.random.SeedSequence((seed, self.rank, 0xD20)).generate_state(1, np.uint64)[0] >> 1)
+
 
 @contextlib.contextmanager
 def joined(place: Place, deadline: float) -> Iterator[World]:
@@ -53,7 +59,7 @@ def joined(place: Place, deadline: float) -> Iterator[World]:
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=timeout)
     try:
-        yield World(
+        world = World(
             rank=place.rank,
             size=place.size,
             local_rank=place.local_rank,
@@ -65,6 +71,8 @@ def joined(place: Place, deadline: float) -> Iterator[World]:
             deadline=deadline,
             group=dist.distributed_c10d._get_default_group(),
         )
+        with once(store, world.rank, world.size):
+            yield world
     finally:
         dist.destroy_process_group()
 

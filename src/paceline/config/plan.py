@@ -48,7 +48,7 @@ class Plan:
         short = f" (the last of each epoch: {last})" if last != self.global_batch else ""
         rows = {
             "data": f"{config.data}, {self.train_size:,} training samples",
-            "model": config.model,
+            "model": config.model + (", batch norm over all ranks" if config.sync_batchnorm else ""),
             "ranks": f"{self.ranks}{where} × {_count(self.threads_per_rank, 'thread')}, "
             f"{config.strategy} over {config.collective}",
             "step": f"{self.global_batch} samples{short} = {self.ranks} × {self.batch:g}{pieces}",

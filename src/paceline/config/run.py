@@ -73,6 +73,9 @@ class RunConfig:
     strategy_options: Options = option({}, "how ranks cooperate", "options of the strategy: bucket_mb=8")
     collective: str = option("native", "how ranks cooperate", "how tensors are combined", None, COLLECTIVES)
     collective_options: Options = option({}, "how ranks cooperate", "options of the collective")
+    sync_batchnorm: bool = option(
+        False, "how ranks cooperate", "batch norm by the statistics of all ranks' samples, not of each alone"
+    )
     ranks: int = option(1, "how ranks cooperate", "number of training processes", _between(1, 1024))
     threads: int | None = option(
         None, "how ranks cooperate", "threads per rank (default: usable cores / ranks)", _at_least(1)

@@ -18,8 +18,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from paceline.errors import ConfigError, PacelineError
@@ -70,6 +70,14 @@ def start(
             for child in children:
                 child.remove()
             del served  # now, and not when an exception that holds this frame is let go
+
+
+@contextmanager
+def alone() -> Iterator[Place]:
+    """The place of a process that nobody launched: rank 0 of 1, with its own socket on loopback."""
+    with socket.create_server((_ADDRESS, 0)) as listener:
+        port, listen_fd = listener.getsockname()[1], os.dup(listener.fileno())
+    yield _place(0, 1, port, listen_fd, command_started())
 
 
 def check_forkable() -> None:

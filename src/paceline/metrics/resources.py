@@ -29,6 +29,11 @@ def usable_cores() -> int:
     return max(1, min(cores, math.ceil(quota))) if quota else cores
 
 
+def threads_for(ranks: int) -> int:
+    """Threads of each of this node's ranks, so that every thread has a core."""
+    return max(1, usable_cores() // ranks)
+
+
 def cpu_quota(root: Path = _CGROUP) -> float | None:
     """The cgroup's CPU quota in cores (version 2, then version 1), or None where there is none."""
     try:

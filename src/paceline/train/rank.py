@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch._dynamo  # the first optimizer imports it: 0.9 s, here once in the zygote and not in every rank
 
@@ -32,7 +31,7 @@ from paceline.metrics.journal import Journal
 from paceline.metrics.summary import summarise
 from paceline.registry import COLLECTIVES, STRATEGIES
 from paceline.strategies import Strategy
-from paceline.train.build import build_model
+from paceline.train.build import build_model, over_all_ranks
 from paceline.train.loop import Loop
 from paceline.train.optimize import make_optimizer
 from paceline.train.precision import Probe, autocast, full, probe
@@ -84,8 +83,10 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
     optimizer = make_optimizer(config, model.parameters(), plan.learning_rate)
     strategy.clip_norm = config.clip_norm
     found = _probe(assignment, model, data, collective) if config.precision == "bf16" else None
+    if config.sync_batchnorm:  # after the probe, whose passes are each rank's own
+        model = over_all_ranks(model, strategy)
     module = strategy.attach(model, optimizer)
-    torch.manual_seed(_own_seed(config.seed, world.rank))
+    torch.manual_seed(world.own_seed(config.seed))
     feed = Feed(data.train, Order(len(data.train), config.seed), augment=config.augment)
     step = Step(
         module,
@@ -116,11 +117,6 @@ def _probe(assignment: Assignment, model: torch.nn.Module, data: Resident, colle
     """Is bfloat16 faster for the micro-batches of this run?"""
     samples = max(dealt(assignment.plan.global_batch, assignment.plan.ranks))
     return probe(model, data.shape, data.classes, -(-samples // assignment.config.micro_batches), collective)
-
-
-def _own_seed(seed: int, rank: int) -> int:
-    """A seed of this rank's own, far from every other rank's of every other run."""
-    return int(np.random.SeedSequence((seed, rank, 0xD20)).generate_state(1, np.uint64)[0] >> 1)
 
 
 def _start(

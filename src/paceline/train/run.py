@@ -27,7 +27,7 @@ from paceline.launch import environment, local
 from paceline.launch.environment import Place
 from paceline.metrics.resources import usable_cores
 from paceline.registry import COLLECTIVES, MODELS, STRATEGIES
-from paceline.train.build import build_model
+from paceline.train.build import build_model, check_lockstep, check_strategy
 from paceline.train.rank import Assignment, run_rank
 
 
@@ -100,16 +100,9 @@ def check(config: RunConfig) -> None:
     COLLECTIVES.check_options(config.collective, config.collective_options)
     STRATEGIES.check_options(config.strategy, config.strategy_options)
     strategy = STRATEGIES.load(config.strategy)
-    if strategy.most_ranks is not None and config.ranks > strategy.most_ranks:
-        raise ConfigError(
-            f"strategy {config.strategy!r} has at most {strategy.most_ranks} rank(s), not {config.ranks}; "
-            "use --strategy ddp"
-        )
-    if strategy.collectives is not None and config.collective not in strategy.collectives:
-        raise ConfigError(
-            f"strategy {config.strategy!r} works over {', '.join(strategy.collectives)} only, not "
-            f"{config.collective!r}; leave out --collective"
-        )
+    if config.sync_batchnorm:
+        check_lockstep(strategy)
+    check_strategy(config.strategy, strategy, config.collective, config.ranks)
 
 
 def check_data(config: RunConfig, prepared: Prepared) -> None:

@@ -63,7 +63,8 @@ class Step:
     def _seat(self, images: Tensor, labels: Tensor, weight: float, *, last: bool) -> float:
         """One seat's samples in micro-batches; only the very last backward pass completes the gradients."""
         total = 0.0
-        pieces = list(zip(images.chunk(self._micro_batches), labels.chunk(self._micro_batches), strict=True))
+        count = self._micro_batches  # equally many on all ranks, empty ones too: layers may communicate
+        pieces = list(zip(images.tensor_split(count), labels.tensor_split(count), strict=True))
         for number, (some, truth) in enumerate(pieces, start=1):
             complete = last and number == len(pieces)
             with contextlib.nullcontext() if complete else self._strategy.accumulating():
@@ -75,6 +76,7 @@ class Step:
             outputs = self._module(images)
             loss = cross_entropy(outputs, labels, reduction="sum", label_smoothing=self._label_smoothing)
         self._clock.lap("forward")
+        self._clock.move("forward", "communicate", self._meter.take_seconds())
         self._strategy.backward(loss * weight)
         self._clock.lap("backward")
         self._clock.move("backward", "communicate", self._meter.take_seconds())
