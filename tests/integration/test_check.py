@@ -68,10 +68,20 @@ def test_epochs_are_cut_so_that_a_long_script_ends(zygote, tmp_path):
 
 def test_a_loop_that_cannot_be_cut_is_ended(zygote, tmp_path):
     script = tmp_path / "endless.py"
-    text = (PLANTED / "right_manual.py").read_text().replace("range(4)", "range(10**9)")
+    text = (
+        (PLANTED / "right_manual.py")
+        .read_text()
+        .replace("range(4)", "range(10**9)")
+        .replace("net()", "net(norm=True)")
+    )
     script.write_text(f"import sys; sys.path.insert(0, {str(PLANTED)!r})\n{text}")
     done, found = checked(zygote, tmp_path, script, "--steps", 4)
     assert (done.code, found["findings"], found["steps"]) == (0, [], 20)
+    assert [line.partition(":")[0] for line in found["not_seen"]] == [
+        "evaluation",
+        "reshuffling",
+        "BatchNorm statistics",
+    ]
 
 
 def test_a_script_that_fails_shows_its_own_traceback(zygote, tmp_path):

@@ -13,9 +13,10 @@ are those of the set it is of.
 from __future__ import annotations
 
 import collections
+import functools
 import random
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from torch.utils.data import DataLoader, IterableDataset, Subset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from paceline.check._recorder import Recorder
+from paceline.library import Batch, JoinedWorld
 
 _LOOKED_AT = 16  # samples that identify a data set
 
@@ -70,6 +72,21 @@ class DataWatch:
 
         for function in (__init__, _reset, _next_index, __next__):
             setattr(kind, function.__name__, function)
+        JoinedWorld.shard = self._sharded(JoinedWorld.shard)  # type: ignore[method-assign]
+
+    def _sharded(self, original: Callable[..., Iterator[Batch]]) -> Callable[..., Iterator[Batch]]:
+        """Paceline's own way to deal samples out: an epoch of it can be cut, and ends with an update."""
+
+        @functools.wraps(original)
+        def shard(*args: Any, **kwargs: Any) -> Iterator[Batch]:
+            current = self._begun(None)
+            for batch in original(*args, **kwargs):
+                self._current = current
+                yield batch
+                if batch.last and self._long_enough(current):
+                    return
+
+        return shard
 
     def trained(self) -> None:
         """A backward pass has run."""
@@ -85,9 +102,12 @@ class DataWatch:
             current["purpose"] = purpose
             self._recorder.write("purpose", number=current["number"], purpose=purpose)
 
-    def _begun(self, loader: DataLoader[Any]) -> dict[str, Any]:
+    def _begun(self, loader: DataLoader[Any] | None) -> dict[str, Any]:
         self._passes += 1
         found = {"number": self._passes, "purpose": None, "steps": self._recorder.steps, "loader": loader}
+        if loader is None:
+            self._recorder.write("pass", number=self._passes)
+            return found
         sampler = getattr(loader, "sampler", None)
         base = _base(loader.dataset)
         self._recorder.write(
@@ -107,9 +127,12 @@ class DataWatch:
     def _ask(self, current: dict[str, Any]) -> None:
         """End a pass of training that was long enough."""
         self._current = current
-        made = self._recorder.steps - current["steps"]
-        if current["purpose"] == "training" and self._recorder.epoch_is_long_enough(made):
+        if self._long_enough(current):
             raise StopIteration
+
+    def _long_enough(self, current: dict[str, Any]) -> bool:
+        made = self._recorder.steps - current["steps"]
+        return current["purpose"] == "training" and self._recorder.epoch_is_long_enough(made)
 
     def _took(self, current: dict[str, Any], indices: Any) -> None:
         if indices is None or (current["purpose"] == "training" and not self._recorder.watching):

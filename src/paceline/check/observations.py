@@ -17,17 +17,17 @@ Sketch = Sequence[float]
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass over a DataLoader."""
+    """One pass over a DataLoader; of one that shows no indices, only the purpose is known."""
 
     number: int
-    samples: int | None  # in the data set, or in the set that it is a subset of
-    chosen: int | None  # in the data set that the loader was given
-    identity: int | None
-    subset: int  # which choice, 0 for all of them
-    batches: int | None
-    drop_last: bool
-    sampler: str
-    set_epoch: bool
+    samples: int | None = None  # in the data set, or in the set that it is a subset of
+    chosen: int | None = None  # in the data set that the loader was given
+    identity: int | None = None
+    subset: int = 0  # which choice, 0 for all of them
+    batches: int | None = None
+    drop_last: bool = False
+    sampler: str = ""
+    set_epoch: bool = False
     purpose: str | None = None
     exhausted: bool = False
     taken: tuple[tuple[int, ...], ...] = ()  # the indices of each batch

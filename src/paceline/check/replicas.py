@@ -41,20 +41,34 @@ def replicas_drift(ranks: Sequence[Rank]) -> Finding | None:
         return None
     apart = [(step, _apart([rank.replicas[step] for rank in ranks])) for step in _steps(ranks)]
     differ = [step for step, difference in apart if difference > _SAME]
-    if not differ or any(step > differ[0] for step, difference in apart if difference <= _SAME):
+    if (
+        not differ
+        or _met(ranks)
+        or any(step > differ[0] for step, difference in apart if difference <= _SAME)
+    ):
         return None
     step, difference = apart[-1]
+    by = f"by {difference:.1e} of their length before step {step}"
     if differ[0] == 0:
-        evidence = (
-            f"parameters differ before the first step, by {difference:.1e} of their length before step {step}"
-        )
+        evidence = f"parameters differ before the first step, {by}"
         fix = "give every rank rank 0's parameters before the first step: wrap the model, or broadcast them"
     else:
-        evidence = (
-            f"parameters agree up to step {differ[0] - 1}, and differ by {difference:.1e} before step {step}"
-        )
+        evidence = f"parameters agree up to step {differ[0] - 1}, and differ {by}"
         fix = "make the same update everywhere: the same gradients and the same learning rate on all ranks"
     return Finding("replicas_drift", "replicas drift apart", evidence, fix)
+
+
+def _met(ranks: Sequence[Rank]) -> bool:
+    """Ranks that made different numbers of steps (one ran out of samples): did they have the same states?"""
+    if len({len(rank.replicas) for rank in ranks}) == 1:
+        return False
+    return all(_had(a, b) or _had(b, a) for a, b in itertools.combinations(ranks, 2))
+
+
+def _had(a: Rank, b: Rank) -> bool:
+    """Was b's last state one of a's?"""
+    last = b.replicas[max(b.replicas)]
+    return any(distance(last, state) <= _SAME for state in a.replicas.values())
 
 
 def drifts(ranks: Sequence[Rank]) -> bool:
@@ -71,17 +85,15 @@ def _apart(sketches: Sequence[Sketch]) -> float:
 
 def batchnorm_differs(ranks: Sequence[Rank]) -> Finding | None:
     """Do ranks evaluate with different statistics? Without an evaluation: do they leave different ones?"""
-    for when in ("eval", "end", "train"):
-        seen = [{step: sketch for kind, step, sketch in rank.norms if kind == when} for rank in ranks]
-        steps = sorted(set.intersection(*map(set, seen))) if len(ranks) > 1 else []
-        if not steps:
+    for when, at in (("eval", "in an evaluation"), ("end", "when the script ends")):
+        seen = _statistics(ranks, when)
+        if not seen:
             continue
-        worst = max((_apart([rank[step] for rank in seen]), step) for step in steps)
+        worst = max(seen)
         if worst[0] <= _SAME_STATISTICS:
             return None
-        if when == "end" and len(ranks) > 1 and _train_alike(ranks):
+        if when == "end" and max(_statistics(ranks, "train"), default=worst)[0] <= _SAME_STATISTICS:
             return None  # as DistributedDataParallel leaves them: made equal at the next call
-        at = {"eval": "in an evaluation", "end": "when the script ends", "train": "in training"}[when]
         return Finding(
             "batchnorm_differs",
             "BatchNorm statistics differ between ranks",
@@ -91,7 +103,9 @@ def batchnorm_differs(ranks: Sequence[Rank]) -> Finding | None:
     return None
 
 
-def _train_alike(ranks: Sequence[Rank]) -> bool:
-    seen = [{step: sketch for kind, step, sketch in rank.norms if kind == "train"} for rank in ranks]
-    steps = set.intersection(*map(set, seen))
-    return bool(steps) and all(_apart([rank[step] for rank in seen]) <= _SAME_STATISTICS for step in steps)
+def _statistics(ranks: Sequence[Rank], when: str) -> list[tuple[float, int]]:
+    """(how far apart, before which step of rank 0), look by look: the n-th of one rank is the n-th of all."""
+    if len(ranks) < 2:
+        return []
+    looks = ([(step, sketch) for kind, step, sketch in rank.norms if kind == when] for rank in ranks)
+    return [(_apart([sketch for _, sketch in at]), at[0][0]) for at in zip(*looks, strict=False)]

@@ -78,5 +78,9 @@ def unseen(ranks: Sequence[Rank]) -> list[str]:
     if not any(rank.evaluated() for rank in ranks):
         said.append("evaluation: no pass over a DataLoader with the model in eval mode")
     if not any(len(rank.trained()) > 1 for rank in ranks):
-        said.append("reshuffling: fewer than two epochs over a DataLoader")
+        said.append("reshuffling: fewer than two epochs were recognised")
+    if any(rank.norms for rank in ranks) and all(
+        when == "train" for rank in ranks for when, _, _ in rank.norms
+    ):
+        said.append("BatchNorm statistics: no evaluation, and the script did not reach its end")
     return said

@@ -83,7 +83,7 @@ def no_reshuffle(ranks: Sequence[Rank]) -> Finding | None:
     """Is every epoch in the same order?"""
     for rank in ranks:
         passes = [each for each in rank.trained() if each.taken]
-        evidence = _passes_alike(rank.rank, passes) if rank.trained() else _period(rank)
+        evidence = _passes_alike(rank.rank, passes) if passes else _period(rank)
         if evidence:
             sampler = bool(passes) and passes[0].set_epoch
             return Finding(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline.cli import Parser
-from paceline.cli.run import count, taken_out, threads_for
+from paceline.cli.run import count, taken_out
 from paceline.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     from paceline.check.run import check
     from paceline.launch import environment
     from paceline.launch.script import Script
+    from paceline.metrics.resources import threads_for
 
     own = Parser(prog="paceline check", add_help=False, argument_default=argparse.SUPPRESS)
     _add_own(own)

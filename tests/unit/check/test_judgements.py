@@ -79,6 +79,25 @@ def test_last_bits_are_no_drift_and_more_is():
     assert "agree up to step 4" in replicas.replicas_drift(ranks).evidence
 
 
+def test_a_rank_that_ran_out_early_has_the_states_of_the_others():
+    states = [vector(k) for k in range(6)]
+    long = Rank(0, replicas=dict(enumerate(states)))
+    short = Rank(
+        1, replicas=dict(enumerate([*states[:3], states[4]]))
+    )  # it joined again after two steps of rank 0
+    assert replicas.replicas_drift([long, short]) is None
+    short.replicas[3] = vector(50)
+    assert replicas.replicas_drift([long, short])
+
+
+def test_statistics_are_compared_look_by_look():
+    same = [("eval", step, vector(step)) for step in (5, 10)]
+    ranks = [Rank(0, norms=same), Rank(1, norms=[("eval", step - 1, sketch) for _, step, sketch in same])]
+    assert replicas.batchnorm_differs(ranks) is None
+    ranks[1].norms[1] = ("eval", 9, vector(3))
+    assert "(step 10)" in replicas.batchnorm_differs(ranks).evidence
+
+
 def one_pass(number=1, *, taken, samples=20, purpose="training", **facts):
     known = {
         "chosen": samples,
