@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from unittest import mock
 
 import torch
+import torch.distributed as dist
+from torch.distributed import PrefixStore
 
 from paceline.comm.collectives import Collective, auto
 from paceline.comm.collectives.native import Native
@@ -72,8 +75,21 @@ def others(
             found[length, kind, "all_gather"] = collective.all_gather(mine)
             for operation in ("sum", "max"):
                 found[length, kind, "reduce_scatter", operation] = collective.reduce_scatter(mine, operation)
+            found[length, kind, "allocated"] = _same_when_allocated(collective, mine)
             collective.barrier()
     return found
+
+
+def _same_when_allocated(collective: Collective, mine: torch.Tensor) -> bool:
+    """A buffer of the collective's own is zeros, and holds after every verb what a tensor of ours holds."""
+    buffer = collective.allocate(mine.numel(), mine.dtype, torch.device("cpu"))
+    same = not buffer.any()
+    collective.start(buffer.copy_(mine), "max").wait()
+    same &= torch.equal(buffer, collective.all_reduce_(mine.clone(), "max"))
+    same &= torch.equal(collective.all_reduce_(buffer.copy_(mine)), collective.all_reduce_(mine.clone()))
+    same &= torch.equal(collective.broadcast_(buffer.copy_(mine)), collective.broadcast_(mine.clone()))
+    same &= torch.equal(collective.all_gather(buffer.copy_(mine)), collective.all_gather(mine))
+    return same and torch.equal(collective.reduce_scatter(buffer), collective.reduce_scatter(mine))
 
 
 class Plain(Collective):
@@ -96,6 +112,43 @@ def unusual(world: World, name: str, options: dict) -> tuple[torch.Tensor, torch
     collective.all_reduce_(strided)
     collective.broadcast_(strided.view(4, 5).t(), 1)
     return kept, strided, collective.broadcast_(collective.all_reduce_(want), 1)
+
+
+def beside_gloo(world: World, name: str, cases: list) -> list:
+    """Some ranks, some verb, some tensor: what a collective of these ranks gives, and what gloo gives."""
+    sets = sorted({tuple(members) for members, *_ in cases})
+    teams = {members: _team(world, members, name) for members in sets}
+    found = []
+    for members, verb, length, kind, operation in cases:
+        if world.rank not in members:
+            found.append(None)
+            continue
+        mine = values(world.rank, length, kind)
+        root = len(members) - 1
+        found.append(
+            [
+                {
+                    "all_reduce": lambda c: c.all_reduce_(mine.clone(), operation),  # noqa: B023
+                    "broadcast": lambda c: c.broadcast_(mine.clone(), root),  # noqa: B023
+                    "all_gather": lambda c: c.all_gather(mine),  # noqa: B023
+                    "reduce_scatter": lambda c: c.reduce_scatter(mine, operation),  # noqa: B023
+                }[verb](c)
+                for c in teams[tuple(members)]
+            ]
+        )
+    return found
+
+
+def _team(world: World, members: tuple[int, ...], name: str) -> list[Collective]:
+    """A collective of these ranks and gloo's; nothing on the others, which have to help to make gloo's group."""
+    group = dist.new_group(list(members))
+    if world.rank not in members:
+        return []
+    store = PrefixStore(str(members), world.store)
+    part = dataclasses.replace(
+        world, rank=members.index(world.rank), size=len(members), store=store, group=group
+    )
+    return [COLLECTIVES.make(each, part) for each in (name, "native")]
 
 
 def nans(world: World, name: str, options: dict) -> list[torch.Tensor]:

@@ -12,7 +12,6 @@ from torch.distributed import PrefixStore
 from cases.collectives import values
 from paceline.comm.world import World
 from paceline.errors import PacelineError
-from paceline.metrics import resources
 from paceline.registry import COLLECTIVES
 
 CPU = torch.device("cpu")
@@ -85,35 +84,6 @@ def rounding(world: World, kind: str) -> tuple[torch.Tensor, torch.Tensor]:
     return ours, (parts[0].float() + parts[1].float()).to(dtype)
 
 
-DISAGREEMENTS = {
-    "shape": lambda c, odd: c.all_reduce_(torch.zeros(1024 + odd)),
-    "type": lambda c, odd: c.all_reduce_(torch.zeros(1024, dtype=torch.int32 if odd else torch.float32)),
-    "operation": lambda c, odd: c.broadcast_(torch.zeros(1024)) if odd else c.all_reduce_(torch.zeros(1024)),
-    "reduce operation": lambda c, odd: c.all_reduce_(torch.zeros(1024), "max" if odd else "sum"),
-    "root": lambda c, odd: c.broadcast_(torch.zeros(1024), 1 if odd else 0),
-    "order": lambda c, odd: [c.all_reduce_(torch.zeros(n)) for n in ((7, 5) if odd else (5, 7))],
-    "large and small": lambda c, odd: c.all_reduce_(torch.zeros(2_000_000 if odd else 10)),
-}
-
-
-def disagree(world: World, case: str) -> tuple[str, str, float]:
-    """The last rank is the odd one; afterwards another group works."""
-    collective = make(world)
-    for _ in range(3):
-        collective.barrier()
-    said = ""
-    try:
-        DISAGREEMENTS[case](collective, world.rank == world.size - 1)
-    except PacelineError as error:
-        said = f"{type(error).__name__}: {error}"
-    again = ""
-    try:
-        collective.barrier()
-    except PacelineError as error:
-        again = f"{type(error).__name__}: {error}"
-    return said, again, float(make(world).all_reduce_(torch.ones(3)).sum())
-
-
 def mixed_memory(world: World) -> str:
     """One rank gives a tensor of its own where the others give an allocated buffer."""
     collective = make(world)
@@ -159,28 +129,6 @@ def threads(world: World, rounds: int) -> list[float]:
     for thread in running:
         thread.join(timeout=60)
     return totals
-
-
-def soak(world: World, rounds: int) -> tuple[int, int, int]:
-    """Resident bytes before and after, open descriptors more than before."""
-    collective = make(world)
-    flat, large = torch.ones(500), torch.ones(100_000)
-    collective.all_reduce_(large)
-
-    def some(count: int) -> None:
-        for number in range(count):
-            collective.all_reduce_(flat, "avg")
-            if number % 100 == 0:
-                collective.broadcast_(large)
-
-    some(rounds // 10)
-    before, files = resources.proportional_memory_bytes(), _open_files()
-    some(rounds)
-    return before, resources.proportional_memory_bytes(), _open_files() - files
-
-
-def _open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def leaves(world: World) -> str:

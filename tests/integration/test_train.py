@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from paceline.comm import shm
 from paceline.metrics.summary import stories_of
 
 # Small enough for a second, and without dropout, so that p ranks can equal one.
@@ -191,7 +192,7 @@ def test_a_rank_that_raises_ends_the_run_with_its_own_traceback(zygote, tmp_path
 
 
 def test_the_same_rank_code_runs_under_torchrun(tmp_path):
-    """A real torchrun; the losses are those of a local start."""
+    """A real torchrun, its ranks meeting in shared memory where they can; the losses are those of a local start."""
     words = ["train", *SMALL, "--global-batch", "60", "--steps", "10"]
     local = [sys.executable, "-m", "paceline", *words, "--ranks", "2", "--out", "local"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
@@ -200,7 +201,8 @@ def test_the_same_rank_code_runs_under_torchrun(tmp_path):
         timeout=DEADLINE,
     )  # fmt: skip
     assert usage.stderr.count("torchrun started 2 ranks, but the configuration says ranks = 3") == 1
-    for command in (local, [*torchrun, "-m", "paceline", *words, "--out", "torchrun"]):
+    meeting = [] if shm.unavailable() else ["--collective", "shm"]
+    for command in (local, [*torchrun, "-m", "paceline", *words, *meeting, "--out", "torchrun"]):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE)
         assert done.returncode == 0, done.stderr
         assert done.stderr.count("\nepoch") == 1

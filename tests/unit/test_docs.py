@@ -202,6 +202,24 @@ def test_links_lead_somewhere(path):
             assert (path.parent / target.partition("#")[0]).exists(), target
 
 
+@pytest.mark.parametrize("folder", ["src", "benchmarks", "tests", "studies"])
+def test_pages_named_in_comments_and_docstrings_exist(folder):
+    names = ("*.py", "*.c", "*.toml")
+    for path in (path for name in names for path in (ROOT / folder).rglob(name)):
+        text = path.read_text(encoding="utf-8")
+        for page in re.findall(r"docs/[\w/.-]+?\.md", text):
+            assert (ROOT / page).is_file(), f"{path} names {page}"
+        for note in re.findall(r"decisions/(\d{4})", text):
+            assert list((DOCS / "decisions").glob(f"{note}-*.md")), f"{path} names decision {note}"
+
+
+def test_every_decision_is_in_the_index():
+    index = (DOCS / "decisions/index.md").read_text()
+    assert re.findall(r"^(\d{4}-\S+)$", index, re.M) == sorted(
+        path.stem for path in (DOCS / "decisions").glob("[0-9]*.md")
+    )
+
+
 def test_the_makefile_has_every_target_shown():
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     shown = {

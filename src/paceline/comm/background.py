@@ -31,11 +31,11 @@ class Background(Collective):
 
     asynchronous: ClassVar[bool] = True
 
-    def __init__(self, inner: Collective, *, deadline: float = 60.0) -> None:
+    def __init__(self, inner: Collective, *, deadline: float = 60.0, engine: _Engine | None = None) -> None:
         self.rank = inner.rank
         self.size = inner.size
         self._inner = inner
-        self._engine = _Engine(deadline)
+        self._engine = engine or _Engine(deadline)
 
     def all_reduce_(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
         return self._engine.call(lambda: self._inner.all_reduce_(flat, operation))
@@ -60,6 +60,9 @@ class Background(Collective):
             self._inner.all_reduce_(flat, operation)
 
         return self._engine.put(reduce)
+
+    def labelled(self, label: str) -> Collective:
+        return Background(self._inner.labelled(label), engine=self._engine)
 
     def close(self) -> None:
         self._engine.close()

@@ -62,6 +62,9 @@ class Measured(Collective):
         pending = self._inner.start(flat, operation)
         return _Waited(pending, self._meter, started, flat.nbytes)
 
+    def labelled(self, label: str) -> Collective:
+        return Measured(self._inner.labelled(label), self._meter)
+
     def decorated(self, by: Callable[[Collective], Collective]) -> Collective:
         return Measured(self._inner.decorated(by), self._meter)
 

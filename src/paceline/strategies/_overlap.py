@@ -26,7 +26,7 @@ class Departures:
     """Starts every message once a window, in order; `early` ones from inside backward."""
 
     def __init__(self, collective: Collective, messages: Sequence[Message], *, early: bool) -> None:
-        self._collective = collective
+        self._collectives = [collective.labelled(f"bucket {number}") for number in range(len(messages))]
         self._messages = messages
         self._early = early
         self._pending: list[Pending] = []
@@ -69,8 +69,8 @@ class Departures:
         self._missing = [set(range(len(message.bucket.parameters))) for message in self._messages]
 
     def _start_next(self) -> None:
-        message = self._messages[len(self._pending)]
-        self._pending.append(self._collective.start(message.pack(), "avg"))
+        number = len(self._pending)
+        self._pending.append(self._collectives[number].start(self._messages[number].pack(), "avg"))
 
     def _arrived(self, number: int, place: int, _parameter: Tensor) -> None:
         if not self._early:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch._dynamo  # the first optimizer imports it: 0.9 s, here once in the zygote and not in every rank
 
+from paceline.comm.checked import checked
 from paceline.comm.collectives import Collective
 from paceline.comm.measured import Measured
 from paceline.comm.world import World, joined
@@ -72,7 +73,7 @@ def run_rank(assignment: Assignment, place: Place) -> None:
 def _train(assignment: Assignment, place: Place, world: World, journal: Journal) -> Any:
     config, plan = assignment.config, assignment.plan
     clock, meter = Clock(), Meter()
-    collective = COLLECTIVES.make(config.collective, world, options=config.collective_options)
+    collective = checked(COLLECTIVES.make(config.collective, world, options=config.collective_options), world)
     measured = Measured(collective, meter)
     strategy: Strategy = STRATEGIES.make(
         config.strategy, world, measured, meter, options=config.strategy_options

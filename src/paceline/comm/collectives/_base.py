@@ -7,6 +7,7 @@
 
     allocate      a flat tensor of zeros that this collective is fastest on (shm: memory all ranks see)
     start         all_reduce_ that may return before it is done; wait for the Pending it returns
+    labelled      the same collective, whose reductions are called by a name in errors
 
 The defaults move up to p times the bytes that are needed; a collective overrides those it is better at.
 Sums of bytes are exact: each byte has one non-zero summand.
@@ -50,6 +51,8 @@ class Collective(ABC):
     """May `auto` measure and choose it? Not one that is there to be read or to choose."""
     single_node: ClassVar[bool] = False
     """Does it need all ranks on one node?"""
+    compares_calls: ClassVar[bool] = False
+    """Does it compare the ranks' calls by itself, at every call? Then nobody else has to."""
     link: Link | None = None
     """What it sends over, where that is a link; a decorator that counts may take its place."""
 
@@ -93,6 +96,10 @@ class Collective(ABC):
     def barrier(self) -> None:
         """Returns when every rank has called it."""
         self.all_reduce_(torch.zeros(1))
+
+    def labelled(self, label: str) -> Collective:
+        """This collective, with a label on its reductions; one that compares no calls needs none."""
+        return self
 
     def decorated(self, by: Callable[[Collective], Collective]) -> Collective:
         """This collective inside a decorator; one that measures stays outside of it."""

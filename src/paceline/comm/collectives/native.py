@@ -23,7 +23,11 @@ _TORCH = {
 }
 
 
-# What gloo refuses is sent as a type that holds the same values.
+# Types that gloo takes; others are moved as bytes, and combined as a type that holds the same values.
+_TAKEN = {
+    torch.float32, torch.float64, torch.bfloat16, torch.float16,
+    torch.uint8, torch.int8, torch.int32, torch.int64,
+}  # fmt: skip
 _AS = {torch.int16: torch.int32, torch.bool: torch.uint8}
 _BOOL: dict[Operation, Operation] = {"sum": "max", "product": "min", "min": "min", "max": "max"}
 
@@ -54,7 +58,9 @@ class Native(Collective):
         return flat.copy_(self.all_reduce_(flat.to(_AS[flat.dtype]), operation))
 
     def broadcast_(self, flat: Tensor, src: int = 0) -> Tensor:
-        if flat.numel():
+        if flat.dtype not in _TAKEN:
+            self.broadcast_(flat.view(torch.uint8), src)
+        elif flat.numel():
             options = dist.BroadcastOptions()
             options.rootRank = src
             self._group.broadcast([flat], options).wait()
@@ -62,7 +68,8 @@ class Native(Collective):
 
     def all_gather(self, flat: Tensor) -> Tensor:
         rows = torch.empty(self.size, *flat.shape, dtype=flat.dtype, device=flat.device)
-        self._group.allgather([list(rows)], [flat]).wait()
+        moved = flat.dtype if flat.dtype in _TAKEN else torch.uint8
+        self._group.allgather([[row.view(moved) for row in rows]], [flat.view(moved)]).wait()
         return rows
 
     def barrier(self) -> None:

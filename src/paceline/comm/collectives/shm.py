@@ -11,13 +11,14 @@ compare their calls at the first barrier, always: a comparison of 64 bytes a ran
 
 from __future__ import annotations
 
+import copy
 import warnings
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from paceline.comm.calls import DTYPES
+from paceline.comm.calls import DTYPES, OPERATION_BITS, label_number
 from paceline.comm.collectives._base import OPERATIONS, Collective, Operation
 from paceline.comm.shm.group import Group
 from paceline.comm.world import World
@@ -31,6 +32,8 @@ _BOOL: dict[Operation, Operation] = {"sum": "max", "product": "min", "min": "min
 class Shm(Collective):
     """Ranks of one node, CPU tensors."""
 
+    compares_calls: ClassVar[bool] = True
+
     def __init__(
         self, world: World, *, chunk_kb: int = 512, memory: Literal["anonymous", "dev_shm"] = "anonymous"
     ) -> None:
@@ -38,13 +41,13 @@ class Shm(Collective):
         self._group = Group(world, chunk=chunk_kb * 1024, named=memory == "dev_shm")
         self._core = self._group.core
         self._reduce = self._core.all_reduce
-        self._open = True
+        self._operations = _OPERATION
 
     def all_reduce_(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
         number = _DTYPE.get(flat.dtype)
         if number is None or not flat.is_cpu or not flat.is_contiguous() or number == 9:
             return self._unusual(flat, operation)
-        if self._reduce(flat.data_ptr(), flat.numel(), number, _OPERATION[operation]):
+        if self._reduce(flat.data_ptr(), flat.numel(), number, self._operations[operation]):
             self._group.fail()
         return flat
 
@@ -58,7 +61,7 @@ class Shm(Collective):
         elif flat.dtype not in _DTYPE:
             raise ConfigError(f"shm cannot combine {flat.dtype}; convert it to one of {_names()}")
         whole = flat.contiguous()
-        if self._reduce(whole.data_ptr(), whole.numel(), _DTYPE[flat.dtype], _OPERATION[operation]):
+        if self._reduce(whole.data_ptr(), whole.numel(), _DTYPE[flat.dtype], self._operations[operation]):
             self._group.fail()
         if whole is not flat:
             flat.copy_(whole)
@@ -68,7 +71,7 @@ class Shm(Collective):
         self._check(flat)
         whole = flat.contiguous()
         number = _DTYPE.get(flat.dtype, -1)
-        if self._core.broadcast(whole.data_ptr(), whole.nbytes, whole.numel(), number, src):
+        if self._core.broadcast(whole.data_ptr(), whole.nbytes, _counted(whole, number), number, src):
             self._group.fail()
         if whole is not flat:
             flat.copy_(whole)
@@ -79,7 +82,8 @@ class Shm(Collective):
         whole = flat.contiguous()
         rows = torch.empty(self.size, *flat.shape, dtype=flat.dtype)
         number = _DTYPE.get(flat.dtype, -1)
-        if self._core.all_gather(whole.data_ptr(), rows.data_ptr(), whole.nbytes, whole.numel(), number):
+        count = _counted(whole, number)
+        if self._core.all_gather(whole.data_ptr(), rows.data_ptr(), whole.nbytes, count, number):
             self._group.fail()
         return rows
 
@@ -92,7 +96,7 @@ class Shm(Collective):
         mine = torch.empty(length + (self.rank < more), dtype=flat.dtype)
         number = _DTYPE[flat.dtype]
         if self._core.reduce_scatter(
-            whole.data_ptr(), mine.data_ptr(), whole.numel(), number, _OPERATION[operation]
+            whole.data_ptr(), mine.data_ptr(), whole.numel(), number, self._operations[operation]
         ):
             self._group.fail()
         return mine
@@ -112,14 +116,24 @@ class Shm(Collective):
         if self._core.barrier():
             self._group.fail()
 
+    def labelled(self, label: str) -> Collective:
+        """The same group; the label lies in the operation's number, so it costs a call nothing."""
+        other = copy.copy(self)
+        number = label_number(label) << OPERATION_BITS
+        other._operations = {name: place | number for name, place in _OPERATION.items()}
+        return other
+
     def close(self) -> None:
-        if self._open:
-            self._open = False
-            self._group.close()
+        self._group.close()
 
     def _check(self, flat: Tensor) -> None:
         if not flat.is_cpu:
             raise ConfigError(f"shm works on CPU tensors and got one on {flat.device}; choose native")
+
+
+def _counted(flat: Tensor, number: int) -> int:
+    """What ranks compare: elements of a type that has a number, bytes of one that has none."""
+    return flat.numel() if number >= 0 else flat.nbytes
 
 
 def _names() -> str:

@@ -367,6 +367,8 @@ static int barrier(Group *g) {
 /* ---------------------------------------------------------------- collectives */
 
 static inline char *buffer(const Group *g, int rank) { return g->buffers + ((size_t)rank * 2 + (g->round & 1)) * g->chunk; }
+/* The number of an operation holds its caller's label above the operation itself: compared, but not computed with. */
+static inline int plain(int64_t operation) { return (int)(operation & 7); }
 static inline size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Rank's part of n elements: torch.tensor_split's, whose parts differ by one element at most. */
@@ -379,7 +381,7 @@ static size_t slice(size_t n, int p, int rank, size_t size) {
     return rank == p ? n : smaller(n, (part(n, p, rank) + line - 1) / line * line);
 }
 
-static void announce(Group *g, int kind, size_t n, int dtype, int operation, int root, int region, size_t offset) {
+static void announce(Group *g, int kind, size_t n, int dtype, int64_t operation, int root, int region, size_t offset) {
     int64_t *call = g->lines[g->rank].call[g->round & 1];
     int64_t is[FIELDS] = {g->number, kind, (int64_t)n, dtype, operation, root, region, (int64_t)offset};
     memcpy(call, is, sizeof is);
@@ -460,14 +462,14 @@ static int reduce_in_rounds(Group *g, char *data, size_t n, int dtype, int opera
 
 static int begin(Group *g) { g->number++; return g->broken; }
 
-static int all_reduce(Group *g, char *data, size_t n, int dtype, int operation) {
+static int all_reduce(Group *g, char *data, size_t n, int dtype, int64_t operation) {
     if (begin(g)) return g->broken;
     size_t bytes = n * SIZE[dtype], offset = 0;
     int region = bytes > g->direct && g->region_count ? find_region(g, data, bytes, &offset) : -1;
     announce(g, ALL_REDUCE, n, dtype, operation, 0, region, offset);
-    if (bytes <= g->direct) return reduce_direct(g, data, n, dtype, operation);
-    if (region >= 0) return reduce_region(g, region, offset, n, dtype, operation);
-    return reduce_in_rounds(g, data, n, dtype, operation);
+    if (bytes <= g->direct) return reduce_direct(g, data, n, dtype, plain(operation));
+    if (region >= 0) return reduce_region(g, region, offset, n, dtype, plain(operation));
+    return reduce_in_rounds(g, data, n, dtype, plain(operation));
 }
 
 static int broadcast(Group *g, char *data, size_t bytes, size_t n, int dtype, int root) {
@@ -517,7 +519,7 @@ static int all_gather(Group *g, const char *data, char *rows, size_t bytes, size
     return FINE;
 }
 
-static int reduce_scatter(Group *g, const char *data, char *out, size_t n, int dtype, int operation) {
+static int reduce_scatter(Group *g, const char *data, char *out, size_t n, int dtype, int64_t operation) {
     if (begin(g)) return g->broken;
     size_t size = SIZE[dtype], offset = 0, mine = part(n, g->ranks, g->rank);
     size_t length = part(n, g->ranks, g->rank + 1) - mine, longest = part(n, g->ranks, 1);
@@ -527,7 +529,7 @@ static int reduce_scatter(Group *g, const char *data, char *out, size_t n, int d
     if (region >= 0) {
         if (meet(g)) return g->broken;
         for (int r = 0; r < g->ranks; r++) sources[r] = in_region(g, region, r, offset) + mine * size;
-        combine(&out, 1, sources, g->ranks, length, dtype, operation);
+        combine(&out, 1, sources, g->ranks, length, dtype, plain(operation));
         g->round++;
         return barrier(g);
     }
@@ -543,7 +545,7 @@ static int reduce_scatter(Group *g, const char *data, char *out, size_t n, int d
             for (int r = 0; r < g->ranks; r++) sources[r] = buffer(g, r) + (size_t)g->rank * piece * size;
             sources[g->rank] = data + (mine + done) * size;
             char *target = out + done * size;
-            combine(&target, 1, sources, g->ranks, smaller(piece, length - done), dtype, operation);
+            combine(&target, 1, sources, g->ranks, smaller(piece, length - done), dtype, plain(operation));
         }
         g->round++;
         done += piece;
@@ -665,7 +667,7 @@ static int take(PyObject *const *args, Py_ssize_t given, int wanted, long long *
 }
 
 static int checked(Shared *self, long long n, long long dtype, long long operation, long long root) {
-    if (n < 0 || dtype < 0 || dtype >= DTYPES || operation < SUM || operation > PRODUCT || root < 0 ||
+    if (n < 0 || dtype < 0 || dtype >= DTYPES || operation < 0 || plain(operation) > PRODUCT || root < 0 ||
         root >= self->g.ranks) {
         PyErr_SetString(PyExc_ValueError, "a number is out of its range");
         return -1;
@@ -692,7 +694,7 @@ static PyObject *shared_all_reduce(PyObject *object, PyObject *const *args, Py_s
     Shared *self = (Shared *)object;
     long long x[4]; /* data, elements, dtype, operation */
     if (take(args, given, 4, x) < 0 || checked(self, x[1], x[2], x[3], 0) < 0) return NULL;
-    RUN(all_reduce(&self->g, (char *)(intptr_t)x[0], (size_t)x[1], (int)x[2], (int)x[3]))
+    RUN(all_reduce(&self->g, (char *)(intptr_t)x[0], (size_t)x[1], (int)x[2], x[3]))
 }
 
 static PyObject *shared_broadcast(PyObject *object, PyObject *const *args, Py_ssize_t given) {
@@ -713,7 +715,7 @@ static PyObject *shared_reduce_scatter(PyObject *object, PyObject *const *args, 
     Shared *self = (Shared *)object;
     long long x[5]; /* data, out, elements, dtype, operation */
     if (take(args, given, 5, x) < 0 || checked(self, x[2], x[3], x[4], 0) < 0) return NULL;
-    RUN(reduce_scatter(&self->g, (const char *)(intptr_t)x[0], (char *)(intptr_t)x[1], (size_t)x[2], (int)x[3], (int)x[4]))
+    RUN(reduce_scatter(&self->g, (const char *)(intptr_t)x[0], (char *)(intptr_t)x[1], (size_t)x[2], (int)x[3], x[4]))
 }
 
 static PyObject *shared_barrier(PyObject *object, PyObject *none) {

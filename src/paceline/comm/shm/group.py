@@ -91,7 +91,7 @@ class Group:
         raise RankFailed(culprit, reason + seen)
 
     def close(self) -> None:
-        """Tell the others, give back the descriptors."""
+        """Tell the others, give back the descriptors. Closing twice is harmless."""
         self.core.leave()
         for descriptor in self._watched:
             if descriptor >= 0:
