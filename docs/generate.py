@@ -17,6 +17,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import paceline
 from paceline import cli, errors, registry
 from paceline.config import RunConfig
 from paceline.config.study import StudyConfig
@@ -84,10 +85,50 @@ def models() -> str:
     return "\n\n".join(blocks)
 
 
+def library() -> str:
+    """Every public name of the package: what it is, and what can be done with it."""
+    names = [name for name in paceline.__all__ if name[0] != "_"]
+    return "\n\n".join(block for name in names for block in _public(name, getattr(paceline, name)))
+
+
 GENERATED: Mapping[str, Callable[[], str]] = {
     made.__name__: made
-    for made in (options, run_keys, study_keys, error_classes, strategies, collectives, data_sets, models)
+    for made in (
+        options,
+        run_keys,
+        study_keys,
+        error_classes,
+        strategies,
+        collectives,
+        data_sets,
+        models,
+        library,
+    )
 }
+
+
+def _public(name: str, thing: object) -> Iterator[str]:
+    """A function with its signature; a class with its public methods."""
+    yield f"## pl.{name}"
+    if not inspect.isclass(thing):
+        yield f"```python\npl.{name}{_signature(thing)}\n```"
+    yield inspect.getdoc(thing) or ""
+    for method, function in vars(thing).items() if inspect.isclass(thing) else ():
+        shown = method[0] != "_" or method == "__call__"
+        if inspect.isfunction(function) and shown:
+            yield f"### {name}.{method}\n\n```python\n{method}{_signature(function)}\n```"
+            yield inspect.getdoc(function) or ""
+
+
+def _signature(function: typing.Any) -> str:
+    """Without `self` and the types, which the defaults mostly tell."""
+    parameters = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.name != "self"
+    ]
+    shown = str(inspect.Signature(parameters))
+    return re.sub(r"<function (\w+) at \w+>", r"\1", shown)
 
 
 def _command(name: str) -> Iterator[str]:

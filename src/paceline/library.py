@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from paceline.comm.checked import checked
 from paceline.comm.collectives import Collective
 from paceline.comm.measured import Measured
 from paceline.comm.ordered import texts
@@ -90,6 +91,7 @@ class JoinedWorld:
     def __init__(self, world: World) -> None:
         self.world = world
         self.rank, self.size, self.device = world.rank, world.size, world.device
+        self._usual = "auto" if world.size > 1 else "native"
         self._collective: Collective = COLLECTIVES.make("native", world)
         self._open: list[Strategy | Collective] = [self._collective]
 
@@ -99,22 +101,19 @@ class JoinedWorld:
         optimizer: torch.optim.Optimizer,
         *,
         strategy: Named = "ddp",
-        collective: Named | None = None,
+        collective: Named | Collective | None = None,
         clip_norm: float | None = None,
         **options: Any,
     ) -> Training:
         """Align the replicas and let `strategy` (with its `options`) see to it that they learn together.
 
-        `collective` None: the strategy's own if it has one, else `auto`. Random numbers drawn from here on
-        (dropout) differ between ranks."""
+        `collective` None: the strategy's own if it has one, else the default of `collective()`. Random
+        numbers drawn from here on (dropout) differ between ranks."""
         kind = STRATEGIES.load(strategy) if isinstance(strategy, str) else strategy
-        if collective is None:
-            collective = "auto" if self.size > 1 else "native"
-            collective = next(iter(getattr(kind, "collectives", None) or [collective]))
+        collective = collective or next(iter(getattr(kind, "collectives", None) or [self._usual]))
         check_strategy(strategy, kind, collective, self.size)
         meter = Meter()
-        inner = _made(COLLECTIVES, collective, {}, self.world)
-        self._open.append(inner)
+        inner = collective if isinstance(collective, Collective) else self.collective(collective)
         made: Strategy = _made(STRATEGIES, strategy, options, self.world, Measured(inner, meter), meter)
         self._open.append(made)
         if made.seats != [(self.rank, self.size)]:
@@ -127,6 +126,14 @@ class JoinedWorld:
         if self.rank:
             torch.manual_seed(self.world.own_seed(torch.initial_seed()))
         return Training(self, made, module, meter)
+
+    def collective(self, name: Named | None = None, **options: Any) -> Collective:
+        """A collective of these ranks, for your own use, for `wrap` or a SyncBatchNorm; closed at the end.
+
+        The default is `auto`, measured once a machine; alone there is nothing to measure."""
+        made = checked(_made(COLLECTIVES, name or self._usual, options, self.world), self.world)
+        self._open.append(made)
+        return made
 
     def shard(
         self, data: Any, batch: int = 64, *, epoch: int = 0, seed: int = 0, accumulate: int = 1

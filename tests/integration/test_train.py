@@ -99,6 +99,30 @@ def test_augmentation_does_not_depend_on_the_number_of_ranks(zygote, tmp_path):
     np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-5)
 
 
+def test_batch_norm_over_all_ranks_is_that_of_one(zygote, tmp_path):
+    """With it p ranks learn as one process does with its plain layer; without it they do not."""
+    model = ("--model", "cifar_cnn", "--model-options", "dropout=0.0", "--threads", 1, "--lr", 0.02)
+    cases = {
+        "one": (),
+        "own": ("--ranks", 3),
+        "all": ("--ranks", 3, "--sync-batchnorm"),
+        "copy": ("--ranks", 3, "--sync-batchnorm", "--strategy", "one_copy", "--collective", "shm"),
+    }
+    tests = {}
+    for name, words in cases.items():
+        done = zygote.paceline(
+            "train", *model, *words, "--global-batch", 60, "--steps", 8, "--out", name, cwd=tmp_path
+        )
+        assert done.code == 0, done.err
+        assert ("batch norm over all ranks" in done.err) == ("--sync-batchnorm" in words)
+        lines = (tmp_path / name / "journal-0.jsonl").read_text().splitlines()
+        tests[name] = next(json.loads(line)["test_loss"] for line in lines if '"test_loss"' in line)
+    for name in ("all", "copy"):
+        np.testing.assert_allclose(losses(tmp_path / name), losses(tmp_path / "one"), rtol=0, atol=1e-4)
+        assert tests[name] == pytest.approx(tests["one"], abs=1e-3)
+    assert np.abs(losses(tmp_path / "own") - losses(tmp_path / "one")).max() > 1e-3
+
+
 def test_torch_ddp_and_ddp_agree(zygote, tmp_path):
     for strategy in ("ddp", "torch_ddp"):
         words = [

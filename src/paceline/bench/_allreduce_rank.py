@@ -219,7 +219,7 @@ def memory_rank(case: Case, grid: Grid, board: Board, folder: Path, place: Place
         largest = torch.ones(1 if case.zero_copy else max(grid.sizes))
         warm = torch.ones(1)
         world.group.allreduce([warm]).wait()  # gloo's own threads and buffers are everybody's
-        before = _resident("VmRSS")
+        before = resident("VmRSS")
         with contextlib.suppress(OSError):  # from here on the peak is this collective's
             Path("/proc/self/clear_refs").write_text("5")
         made, _ = make([case], world, board)
@@ -230,13 +230,13 @@ def memory_rank(case: Case, grid: Grid, board: Board, folder: Path, place: Place
             for _ in range(2):
                 collective.all_reduce_(x.fill_(1.0))
             board.wait()
-            peaks[size] = max(0, _resident("VmHWM") - before - case.zero_copy * x.nbytes)
+            peaks[size] = max(0, resident("VmHWM") - before - case.zero_copy * x.nbytes)
         for collective, _ in made.values():
             collective.close()
         (folder / f"{place.rank}.json").write_text(json.dumps(peaks))
 
 
-def _resident(name: str) -> int:
+def resident(name: str) -> int:
     """A line of /proc/self/status in bytes: VmRSS now, VmHWM at its peak."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):

@@ -52,18 +52,19 @@ class Wanted:
 
     def __post_init__(self) -> None:
         for p in self.ranks:
-            _whole("ranks", p, 1, MOST_RANKS)
+            whole("ranks", p, 1, MOST_RANKS)
         for size in self.sizes:
-            _whole("sizes", size, 0, 1 << 28)
+            whole("sizes", size, 0, 1 << 28)
         if not self.ranks or not self.sizes:
             raise ConfigError("nothing to measure: give --ranks such as 2,4 and --sizes such as 1000,100000")
-        _whole("rounds", self.rounds, 1, 10_000)
-        _whole("calls", self.calls, 1, 1_000)
+        whole("rounds", self.rounds, 1, 10_000)
+        whole("calls", self.calls, 1, 1_000)
         if not isinstance(self.seconds, int | float) or not self.seconds > 0:
             raise ConfigError(f"seconds = {self.seconds!r} must be a positive number")
 
 
-def _whole(name: str, value: object, least: int, most: int) -> None:
+def whole(name: str, value: object, least: int, most: int) -> None:
+    """Refuse what is no whole number in this range."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ConfigError(f"{name}: {value!r} must be a whole number from {least} to {most:,}")
 
@@ -74,8 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     def option(name: str, metavar: str, help: str, kind: Callable[[str], Any]) -> None:
         parser.add_argument(name, metavar=metavar, help=help, type=kind, default=argparse.SUPPRESS)
 
-    option("--ranks", "A,B,…", f"how many ranks, up to {MOST_RANKS} (default 2,4,8)", _numbers("--ranks"))
-    option("--sizes", "A,B,…", "float32 elements (default 1000,10000,100000,1000000)", _numbers("--sizes"))
+    option("--ranks", "A,B,…", f"how many ranks, up to {MOST_RANKS} (default 2,4,8)", numbers("--ranks"))
+    option("--sizes", "A,B,…", "float32 elements (default 1000,10000,100000,1000000)", numbers("--sizes"))
     option(
         "--collectives",
         "A,B,…",
@@ -83,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "options (default: all)",
         split,
     )
-    option("--seconds", "X", "of measuring, over all ranks and sizes (default 40)", _seconds)
+    option("--seconds", "X", "of measuring, over all ranks and sizes (default 40)", number)
     option("--rounds", "N", "at most, for each ranks and size (default 101; at least 7 are made)", int)
     option(
         "--calls", "N", "at most, one after the other in a round; 1 measures single calls (default 16)", int
@@ -99,7 +100,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _numbers(flag: str) -> Callable[[str], list[int]]:
+def numbers(flag: str) -> Callable[[str], list[int]]:
+    """What reads whole numbers joined with commas."""
+
     def read(text: str) -> list[int]:
         try:
             return [int(word) for word in text.replace("_", "").split(",") if word.strip()]
@@ -109,7 +112,8 @@ def _numbers(flag: str) -> Callable[[str], list[int]]:
     return read
 
 
-def _seconds(text: str) -> float:
+def number(text: str) -> float:
+    """--seconds as a number."""
     try:
         return float(text)
     except ValueError as error:
@@ -141,12 +145,13 @@ def measure(arguments: argparse.Namespace, progress: BenchProgress) -> list[Row]
     ranks = sorted(set(asked.ranks))
     for number, p in enumerate(ranks):
         span = (number / len(ranks), (number + 1) / len(ranks))
-        rows += _world(grid, p, functools.partial(_within, progress, span), memory=asked.memory)
+        rows += _world(grid, p, functools.partial(within, progress, span), memory=asked.memory)
     cores = usable_cores()
     return [row | {"cores": cores, "crowded": row["ranks"] > cores} for row in rows]
 
 
-def _within(progress: BenchProgress, span: tuple[float, float], fraction: float, doing: str) -> None:
+def within(progress: BenchProgress, span: tuple[float, float], fraction: float, doing: str) -> None:
+    """Told as a part of the whole."""
     progress(span[0] + (span[1] - span[0]) * fraction, doing)
 
 

@@ -42,7 +42,7 @@ class Messages:
     def buffer(self, length: int, device: torch.device) -> Tensor:
         """Float64, in the memory that the collective is fastest on; all ranks ask at the same call."""
         kept = self._buffer
-        if kept is None or len(kept) != length or kept.device != device:
+        if kept is None or kept.numel() != length or kept.device != device:
             if isinstance(self.group, Collective):
                 kept = self.group.allocate(length, torch.float64, device)
             else:

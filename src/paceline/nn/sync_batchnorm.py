@@ -40,8 +40,12 @@ class SyncBatchNorm(_BatchNorm):
         process_group: Group = None,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
+        if not bias:
+            self.register_parameter("bias", None)  # older torch cannot leave it out by itself
         self._messages = Messages(process_group)
 
     @property

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
-
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from paceline.config import RunConfig
@@ -57,8 +56,8 @@ def check_lockstep(strategy: type[Strategy]) -> None:
     """Batch norm over all ranks waits for all of them in every pass."""
     if not strategy.lockstep:
         raise ConfigError(
-            f"sync_batchnorm: ranks of {strategy.__name__} do not step together, and this layer waits for all "
-            "of them in every pass; choose ddp or one_copy, or leave sync_batchnorm out"
+            f"sync_batchnorm: ranks of {strategy.__name__} do not step together, and this layer waits for "
+            "all of them in every pass; choose ddp or one_copy, or leave sync_batchnorm out"
         )
 
 

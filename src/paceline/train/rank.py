@@ -74,9 +74,8 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
     config, plan = assignment.config, assignment.plan
     clock, meter = Clock(), Meter()
     collective = checked(COLLECTIVES.make(config.collective, world, options=config.collective_options), world)
-    measured = Measured(collective, meter)
     strategy: Strategy = STRATEGIES.make(
-        config.strategy, world, measured, meter, options=config.strategy_options
+        config.strategy, world, Measured(collective, meter), meter, options=config.strategy_options
     )
     data = Resident(assignment.prepared)
     torch.manual_seed(config.seed)
@@ -84,8 +83,7 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
     optimizer = make_optimizer(config, model.parameters(), plan.learning_rate)
     strategy.clip_norm = config.clip_norm
     found = _probe(assignment, model, data, collective) if config.precision == "bf16" else None
-    if config.sync_batchnorm:  # after the probe, whose passes are each rank's own
-        model = over_all_ranks(model, strategy)
+    model = over_all_ranks(model, strategy) if config.sync_batchnorm else model
     module = strategy.attach(model, optimizer)
     torch.manual_seed(world.own_seed(config.seed))
     feed = Feed(data.train, Order(len(data.train), config.seed), augment=config.augment)
@@ -115,7 +113,7 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
 
 
 def _probe(assignment: Assignment, model: torch.nn.Module, data: Resident, collective: Collective) -> Probe:
-    """Is bfloat16 faster for the micro-batches of this run?"""
+    """Is bfloat16 faster for this run's micro-batches? Asked before any layer of the model communicates."""
     samples = max(dealt(assignment.plan.global_batch, assignment.plan.ranks))
     return probe(model, data.shape, data.classes, -(-samples // assignment.config.micro_batches), collective)
 
