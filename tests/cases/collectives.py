@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 import time
 from unittest import mock
 
@@ -13,6 +14,7 @@ from torch.distributed import PrefixStore
 
 from paceline.comm.collectives import Collective, auto
 from paceline.comm.collectives.native import Native
+from paceline.comm.collectives.shm import Shm
 from paceline.comm.measured import Measured
 from paceline.comm.world import World
 from paceline.errors import ConfigError
@@ -174,11 +176,14 @@ def measured(world: World, name: str) -> tuple[int, int, bool]:
     return meter.calls, meter.bytes, span is not None and 0 <= span[1] - span[0] <= meter.seconds + 1
 
 
-def auto_twice(world: World, cache: str, others: list[str]) -> dict:
+def auto_twice(world: World, cache: str, others: list[str], extension: bool = True) -> dict:
     """`auto` among stand-ins, constructed twice: what was chosen, and how often it was measured."""
     os.environ["PACELINE_CACHE"] = cache
     os.environ["PACELINE_AUTO_SECONDS"] = "0.2"
     counts = [0]
+    if not extension:
+        sys.modules["paceline.comm.shm._core"] = None  # as where it could not be built
+    real = COLLECTIVES.make
 
     class Race(auto._Race):
         def run(self):
@@ -186,10 +191,16 @@ def auto_twice(world: World, cache: str, others: list[str]) -> dict:
             return super().run()
 
     def make(name: str, world: World, options: dict | None = None) -> Collective:
+        if name == "shm":
+            return real(name, world)
         return {"slow": Slow, "broken": Broken, "refuses": Refuses}.get(name, Native)(world)
+
+    def load(name: str) -> type[Collective]:
+        return Shm if name == "shm" else Native
 
     found = {"choices": []}
     with mock.patch.object(auto, "_Race", Race), mock.patch.object(auto.COLLECTIVES, "make", make), \
+            mock.patch.object(auto.COLLECTIVES, "load", load), \
             mock.patch.object(auto, "candidates", lambda _: others):  # fmt: skip
         for _ in range(2):
             collective = auto.Auto(world)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
+
+from paceline.comm.shm import unavailable
 
 
 def tables(cache: Path) -> list[Path]:
     return sorted(cache.glob("collectives/auto-*.json"))
 
 
-def auto(zygote, cache: Path, *names: str) -> list[dict]:
-    return zygote.run("cases.collectives:auto_twice", 2, cache=str(cache), others=list(names))
+def auto(zygote, cache: Path, *names: str, extension: bool = True) -> list[dict]:
+    return zygote.run(
+        "cases.collectives:auto_twice", 2, cache=str(cache), others=list(names), extension=extension
+    )
 
 
 def test_measured_once_and_alike_on_every_rank(zygote, tmp_path):
@@ -55,3 +60,14 @@ def test_a_cache_that_cannot_be_written_stops_nobody(zygote, tmp_path):
     (tmp_path / "collectives").write_text("a file where the folder should be")
     ranks = auto(zygote, tmp_path, "native", "slow")
     assert [rank["measured"] for rank in ranks] == [2, 2]
+
+
+@pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
+def test_without_the_extension_it_falls_back_and_with_it_measures_again(zygote, tmp_path):
+    chosen = {}
+    for extension in (False, True):
+        ranks = auto(zygote, tmp_path, "shm", "slow", extension=extension)
+        assert all(torch.equal(rank["sum"], torch.full((5,), 3.0)) for rank in ranks)
+        chosen[extension] = {name for row in ranks[0]["choices"][0].values() for name in row.values()}
+    assert chosen == {False: {"slow"}, True: {"shm"}}  # slow takes 20 ms longer
+    assert len(tables(tmp_path)) == 1  # with nothing to choose from there is no table

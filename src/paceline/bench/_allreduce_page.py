@@ -34,7 +34,8 @@ _HOW = (
     "processes, inputs rewritten in every round. Time: from the last rank's start to the last rank's end; "
     "median of the rounds. × native: how many times as fast as torch's own, the median of the rounds' "
     "quotients. Error: largest deviation of the mean from float64. Peak memory: beyond the tensor itself, "
-    "of the rank that needs most."
+    "of the rank that needs most. Messages and bytes: what the rank that sends most sends in one call, at "
+    "its link, or for native the segments and bytes of its TCP sockets; shared memory sends none."
 )
 
 

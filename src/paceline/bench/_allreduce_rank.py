@@ -1,6 +1,6 @@
 """What one rank does in `paceline bench allreduce`: all collectives in the same processes, in turns.
 
-    for every size:  first call (checked against float64, bits compared) ─► second call (how long is one?)
+    for every size:  first call, checked (float64, bits) ─► one counted ─► some timed: how long is one?
       for every round, in an order shuffled anew:
         for every collective:   rewrite the tensors ─► barrier ─► [ call × k ] ─► start, end, CPU seconds
 
@@ -28,6 +28,7 @@ from torch import Tensor
 
 from paceline.bench._allreduce_cases import Case
 from paceline.bench._allreduce_rows import COPY
+from paceline.bench._allreduce_sent import counting
 from paceline.bench._board import Board
 from paceline.comm.collectives import Collective
 from paceline.comm.world import World, joined
@@ -37,6 +38,7 @@ from paceline.registry import COLLECTIVES
 
 LEAST_ROUNDS = 7  # six values are the fewest that give a 95 % interval
 _BLOCK_SECONDS = 2e-3
+_TRIALS, _TRIAL_SECONDS = 5, 20e-3
 _BLOCK_BYTES = 1 << 18  # of the tensors of a block: they stay in the second-level cache
 _COPYING = 2  # ranks that copy at once
 
@@ -62,8 +64,8 @@ class Cell:
     samples: dict[str, list[tuple[float, float, float]]] = field(default_factory=dict)
     error: dict[str, float] = field(default_factory=dict)
     same_bits: dict[str, bool] = field(default_factory=dict)
-    messages: dict[str, int] = field(default_factory=dict)  # that one call sends, where links can be counted
-    bytes_sent: dict[str, int] = field(default_factory=dict)
+    messages: dict[str, int | None] = field(default_factory=dict)  # that this rank sends in one call
+    bytes_sent: dict[str, int | None] = field(default_factory=dict)
 
 
 def run_rank(grid: Grid, board: Board, folder: Path, place: Place) -> None:
@@ -118,8 +120,10 @@ class _Bench:
         self._plain = [torch.empty(elements) for _ in range(room)]
         self._tensors: dict[str, list[Tensor]] = {}
         self._calls: dict[str, Callable[[Tensor], object]] = {}
+        self._collectives: dict[str, Collective] = {}
         for label, (collective, case) in made.items():
             self._calls[label] = collective.all_reduce_
+            self._collectives[label] = collective
             self._tensors[label] = self._plain
             if case.zero_copy:
                 device = torch.device("cpu")
@@ -131,6 +135,7 @@ class _Bench:
         wanted = self._mean() if self._world.rank == 0 else None
         for label in self._calls:
             self._first_call(label, wanted)
+            self._counted_call(label)
             self._cell.calls[label] = self._calls_of_block(label)
         self._prepare_copy()
         began = time.perf_counter()
@@ -155,14 +160,29 @@ class _Bench:
             error = (x.double() / self._world.size - wanted).abs()
             self._cell.error[label] = float(error.max()) if len(error) else 0.0
 
-    def _calls_of_block(self, label: str) -> int:
-        x = self._tensors[label][0]
-        x.copy_(self._base)
+    def _counted_call(self, label: str) -> None:
+        """Messages and bytes; counted apart, because counting takes time."""
         self._board.wait()
-        began = time.perf_counter()
-        self._calls[label](x)
-        slowest = max(self._board.share(time.perf_counter() - began))
-        return max(1, min(len(self._tensors[label]), int(_BLOCK_SECONDS / slowest)))
+        with counting(self._collectives[label]) as sent:
+            self._calls[label](self._tensors[label][0].copy_(self._base))
+            self._board.wait()
+        self._cell.messages[label], self._cell.bytes_sent[label] = sent.messages, sent.bytes
+
+    def _calls_of_block(self, label: str) -> int:
+        """As many as fit, by the quickest of some calls: one may meet a core that others use."""
+        x = self._tensors[label][0]
+        quickest = spent = 0.0
+        for trial in range(_TRIALS):
+            x.copy_(self._base)
+            self._board.wait()
+            began = time.perf_counter()
+            self._calls[label](x)
+            slowest = max(self._board.share(time.perf_counter() - began))
+            quickest = min(slowest, quickest) if trial else slowest
+            spent += slowest  # the same number on every rank
+            if spent > _TRIAL_SECONDS:
+                break
+        return max(1, min(len(self._tensors[label]), int(_BLOCK_SECONDS / quickest)))
 
     def _prepare_copy(self) -> None:
         """Two ranks copying tensors of this size at once: what memory gives."""

@@ -101,8 +101,8 @@ def _row(
         "peak_bytes": None,
         "max_error": cell["error"][label],
         "same_bits": cell["same_bits"][label],
-        "messages": cell["messages"].get(label),
-        "bytes_sent": cell["bytes_sent"].get(label),
+        "messages": _most(cells, "messages", label),
+        "bytes_sent": _most(cells, "bytes_sent", label),
         "algorithm_gbs": algorithm_bandwidth(nbytes, time.median) / 1e9,
         "bus_gbs": bus_bandwidth(nbytes, time.median, ranks) / 1e9,
         "roofline_gbs": roofline / 1e9 if roofline else None,
@@ -111,6 +111,12 @@ def _row(
         "times_native_low": faster.low if faster else None,
         "times_native_high": faster.high if faster else None,
     }
+
+
+def _most(cells: Sequence[Mapping[str, Any]], what: str, label: str) -> int | None:
+    """Of the rank that sends most; None where a rank could not count."""
+    values = [cell[what].get(label) for cell in cells]
+    return None if None in values else max(values)
 
 
 def with_peaks(rows: Sequence[Row], peaks: Mapping[tuple[str, int], int]) -> list[Row]:

@@ -24,7 +24,8 @@ from paceline.errors import PacelineError
 from paceline.metrics.resources import usable_cores
 
 _SPIN_SECONDS = 0.02  # of reading without offering the core
-_TOGETHER, _TRIES = 20e-6, 200  # seconds between the first and the last; how often that is tried
+_TOGETHER = 20e-6  # seconds between the first and the last
+_TRYING = 0.05  # seconds, on a machine so busy that they hardly ever come together
 
 
 class Board:
@@ -52,12 +53,12 @@ class Board:
             except threading.BrokenBarrierError as error:
                 raise self._late() from error
         else:
-            for _ in range(_TRIES):  # every rank sees the same times, so all of them try equally often
-                if self._apart() < _TOGETHER:
-                    break
+            first, last = began = self._arrivals()
+            while last - first > _TOGETHER and last - began[1] < _TRYING:
+                first, last = self._arrivals()  # every rank sees the same times: all try equally often
 
-    def _apart(self) -> float:
-        """Returns when every rank has come: the seconds between the first and the last."""
+    def _arrivals(self) -> tuple[float, float]:
+        """Returns when every rank has come: when the first and when the last did."""
         wanted = self._counters[self._rank] + 1
         times = self._times[wanted % 2]
         began = times[self._rank] = time.monotonic()
@@ -68,7 +69,7 @@ class Board:
                 raise self._late()
             if waited > _SPIN_SECONDS:
                 os.sched_yield()
-        return max(times) - min(times)
+        return min(times), max(times)
 
     def _late(self) -> PacelineError:
         return PacelineError(f"a rank did not come to the barrier within {self._deadline:g} s")

@@ -56,6 +56,11 @@ class Collective(ABC):
     link: Link | None = None
     """What it sends over, where that is a link; a decorator that counts may take its place."""
 
+    @classmethod
+    def unavailable(cls) -> str | None:
+        """Why it cannot be used on this machine at all (None: it can, as far as can be known before)."""
+        return None
+
     def __init__(self, world: World) -> None:
         self.rank = world.rank
         self.size = world.size

@@ -119,6 +119,8 @@ class Auto(Collective):
         if len(everything) == 1:  # nothing to choose from
             return {kind: dict.fromkeys(sizes, *everything) for kind, sizes in SIZES.items()}
         if world.rank == 0:
+            for name, reason in _unavailable(names).items():
+                _say(f"goes on without {name}: {reason}")
             _say(f"measuring {', '.join(everything)} for {world.size} ranks, once on this machine …")
         choices, seconds = _Race(world, everything, budget).run()
         used = {name for row in choices.values() for name in row.values()}
@@ -222,6 +224,12 @@ def _make(world: World, names: Sequence[str]) -> dict[str, Collective]:
     return made
 
 
+def _unavailable(names: Sequence[str]) -> dict[str, str]:
+    """Those that this machine cannot have, and why; the other ranks' machines may differ."""
+    reasons = {name: COLLECTIVES.load(name).unavailable() for name in names}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
 def _key(world: World, names: Sequence[str]) -> dict[str, Any]:
     machine = resources.machine()
     return {
@@ -233,6 +241,7 @@ def _key(world: World, names: Sequence[str]) -> dict[str, Any]:
         "nodes": world.nodes,
         "device": world.device.type,
         "candidates": list(names),
+        "unavailable": sorted(_unavailable(names)),  # one that becomes available is measured
     }
 
 

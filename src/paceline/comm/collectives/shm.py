@@ -20,6 +20,7 @@ from torch import Tensor
 
 from paceline.comm.calls import DTYPES, OPERATION_BITS, label_number
 from paceline.comm.collectives._base import OPERATIONS, Collective, Operation
+from paceline.comm.shm import unavailable
 from paceline.comm.shm.group import Group
 from paceline.comm.world import World
 from paceline.errors import ConfigError
@@ -33,6 +34,10 @@ class Shm(Collective):
     """Ranks of one node, CPU tensors."""
 
     compares_calls: ClassVar[bool] = True
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        return unavailable()
 
     def __init__(
         self, world: World, *, chunk_kb: int = 512, memory: Literal["anonymous", "dev_shm"] = "anonymous"
