@@ -17,7 +17,7 @@ SCRIPTS = sorted([*PLANTED.glob("right_*.py"), *PLANTED.glob("wrong_*.py")])
 
 def checked(zygote, folder, script, *words):
     done = zygote.paceline(
-        "check", script, "--threads", 1, "--timeout", 30, "--json", "found.json", *words, cwd=folder
+        "check", script, "--threads", 1, "--timeout", 60, "--json", "found.json", *words, cwd=folder
     )
     file = folder / "found.json"
     return done, json.loads(file.read_text()) if file.exists() else {}
