@@ -36,6 +36,10 @@ check: setup            ## style, types, docs
 bench: setup            ## side-by-side measurements (minutes); JSON in benchmarks/results
 	$(BIN)/python benchmarks/launch.py
 	$(BIN)/python benchmarks/input.py
+	$(BIN)/python benchmarks/faults.py --trials 10 --json benchmarks/results/faults.json
+	$(BIN)/python benchmarks/mpi.py
+	$(BIN)/paceline bench allreduce --config studies/all-reduce.toml --json benchmarks/results/all-reduce.json
+	$(BIN)/paceline bench allreduce --config studies/shared-memory.toml --json benchmarks/results/shared-memory.json
 
 docs: setup             ## HTML in docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build --quiet -W --keep-going -b html docs docs/_build/html

@@ -35,7 +35,6 @@ from paceline.metrics import resources
 from paceline.registry import COLLECTIVES
 
 SHM = Path("/dev/shm")
-DEADLINE = 0.5  # seconds; of the ranks, so that a silence does not take a minute a trial
 GRACE = 1.0
 SIZES = [0, 7, 1000, 30_000, 300_000]
 
@@ -50,11 +49,13 @@ OPERATIONS = {
 WORDS = {"all_reduce": "sum", "all_reduce allocated": "sum"}
 
 
-def rank(number: int, ranks: int, name: str, operation: str, store_path: str, said: int, seed: int) -> None:
+def rank(
+    number: int, ranks: int, name: str, operation: str, store_path: str, said: int, seed: int, deadline: float
+) -> None:
     """Call the operation until it fails; say when, and what was said."""
     torch.set_num_threads(1)
     store = dist.FileStore(store_path, ranks)
-    world = World(number, ranks, number, ranks, 0, 1, store, torch.device("cpu"), DEADLINE, None)
+    world = World(number, ranks, number, ranks, 0, 1, store, torch.device("cpu"), deadline, None)
     collective = COLLECTIVES.make(name, world)
     shared = collective.allocate(max(SIZES), torch.float32, torch.device("cpu"))
     own = torch.zeros(max(SIZES))
@@ -73,7 +74,9 @@ def rank(number: int, ranks: int, name: str, operation: str, store_path: str, sa
     os._exit(0)
 
 
-def trial(name: str, operation: str, hit: signal.Signals, ranks: int, draw: random.Random) -> dict:
+def trial(
+    name: str, operation: str, hit: signal.Signals, ranks: int, draw: random.Random, deadline: float
+) -> dict:
     """One group, one blow; what the survivors said and after how many seconds."""
     before = ours()
     victim = draw.randrange(ranks)
@@ -84,7 +87,16 @@ def trial(name: str, operation: str, hit: signal.Signals, ranks: int, draw: rand
         for number in range(ranks):
             process = os.fork()
             if process == 0:
-                rank(number, ranks, name, operation, f"{folder}/store", ends[number][1], int(seed * 1e9))
+                rank(
+                    number,
+                    ranks,
+                    name,
+                    operation,
+                    f"{folder}/store",
+                    ends[number][1],
+                    int(seed * 1e9),
+                    deadline,
+                )
             processes.append(process)
         try:
             for number in range(ranks):
@@ -93,7 +105,7 @@ def trial(name: str, operation: str, hit: signal.Signals, ranks: int, draw: rand
             time.sleep(draw.uniform(0, 0.02))
             struck = time.monotonic()
             os.kill(processes[victim], hit)
-            lines = [_line(ends[n][0], DEADLINE + 10) for n in range(ranks) if n != victim]
+            lines = [_line(ends[n][0], deadline + 10) for n in range(ranks) if n != victim]
             continued = hit == signal.SIGSTOP and _state(processes[victim]) != "T"
         finally:
             for process in processes:
@@ -105,7 +117,7 @@ def trial(name: str, operation: str, hit: signal.Signals, ranks: int, draw: rand
     if continued:  # the kernel does that when whoever started this command exits in just this moment
         raise RuntimeError("somebody else continued the stopped rank; run this in a session of its own")
     left = sorted(ours() - before)
-    return judged(lines, operation, victim, struck, DEADLINE if hit == signal.SIGSTOP else 0.0, left)
+    return judged(lines, operation, victim, struck, deadline if hit == signal.SIGSTOP else 0.0, left)
 
 
 def ours() -> set[str]:
@@ -156,6 +168,13 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=100, help="of each operation and signal")
     parser.add_argument("--ranks", type=int, default=3)
     parser.add_argument("--collective", default="shm")
+    parser.add_argument("--operations", default=",".join(OPERATIONS), help="some of them")
+    parser.add_argument(
+        "--deadline",
+        type=float,
+        default=1.0,
+        help="of the ranks; the default of a run would be a minute a trial",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -163,10 +182,11 @@ def main() -> int:
         os.setsid()
     draw = random.Random(options.seed)
     rows = []
-    for operation in OPERATIONS:
+    for operation in options.operations.split(","):
         for hit in (signal.SIGKILL, signal.SIGSTOP):
             done = [
-                trial(options.collective, operation, hit, options.ranks, draw) for _ in range(options.trials)
+                trial(options.collective, operation, hit, options.ranks, draw, options.deadline)
+                for _ in range(options.trials)
             ]
             seconds = [s for one in done for s in one["seconds"]]
             problems = [problem for one in done for problem in one["problems"]]
@@ -193,7 +213,7 @@ def main() -> int:
         found = {
             "machine": resources.machine(),
             "commit": resources.commit(),
-            "deadline": DEADLINE,
+            "deadline": options.deadline,
             "rows": rows,
         }
         atomic.write_text(options.json, json.dumps(found, indent=1) + "\n")

@@ -210,7 +210,7 @@ def _variants(kind: registry.Registry) -> str:
 def _taken(factory: Callable[..., object]) -> str:
     """A variant's options are the keyword-only parameters of its constructor."""
     parameters = inspect.signature(factory).parameters
-    return ", ".join(f"`{n}={parameters[n].default}`" for n in registry.option_names(factory)) or "none"
+    return ", ".join(f"`{n}={parameters[n].default}`" for n in registry.option_hints(factory)) or "none"
 
 
 def _family(kind: type[errors.PacelineError], depth: int = 0) -> Iterator[tuple[int, type]]:

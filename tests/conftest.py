@@ -7,6 +7,11 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine may stop a test for a second in the middle of an example.
+settings.register_profile("paceline", deadline=None)
+settings.load_profile("paceline")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -7,6 +7,7 @@ import ast
 import importlib
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ SOURCE = Path(paceline.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 LEVELS = {
     "errors": 0,
-    **dict.fromkeys(("config", "registry", "atomic", "metrics", "data", "models", "launch"), 1),
+    **dict.fromkeys(("config", "registry", "atomic", "typed", "metrics", "data", "models", "launch"), 1),
     "comm": 2,
-    **dict.fromkeys(("strategies", "nn"), 3),
+    **dict.fromkeys(("strategies", "nn", "backend"), 3),
     "train": 4,
     **dict.fromkeys(("library", "study", "report"), 5),
     **dict.fromkeys(("bench", "check"), 6),
@@ -29,9 +30,20 @@ LEVELS = {
     **dict.fromkeys(("__main__", "__init__"), 9),
 }
 # Single files of level 1 that any package of level 1 may use.
-FOUNDATIONS = {"registry", "atomic"}
+FOUNDATIONS = {"registry", "atomic", "typed"}
 # In bench and check the files that ranks run (_name.py) import torch; those that the command line asks do not.
-WITHOUT_TORCH = ("config", "metrics", "report", "launch", "cli", "doctor", "registry", "errors", "atomic")
+WITHOUT_TORCH = (
+    "config",
+    "metrics",
+    "report",
+    "launch",
+    "cli",
+    "doctor",
+    "registry",
+    "errors",
+    "atomic",
+    "typed",
+)
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc"}
 
 
@@ -133,6 +145,20 @@ def test_nobody_outside_its_own_file_names_a_variant(registry):
                 stem = node.module.rpartition(".")[2]
                 inside = registry.folder.replace("/", ".") in node.module
                 assert not (inside and stem in classes.values()), f"{path} imports {node.module}"
+
+
+def test_every_file_that_is_no_python_is_shipped():
+    """`pip install .` takes what pyproject.toml lists: a template that is missing there is missing for users."""
+    settings = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    patterns = settings["setuptools"]["package-data"]["paceline"]
+    built = {Path(name) for module in settings["setuptools"]["ext-modules"] for name in module["sources"]}
+    for path in SOURCE.rglob("*"):
+        if path.is_dir() or path.suffix in (".py", ".pyc", ".so"):
+            continue
+        inside = path.relative_to(SOURCE)
+        assert (
+            any(inside.match(pattern) for pattern in patterns) or path.relative_to(SOURCE.parents[1]) in built
+        ), path
 
 
 def test_public_names_are_the_listed_ones():

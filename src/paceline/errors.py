@@ -68,3 +68,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     return "there is " + ", ".join(names)
+
+
+def one_of(option: str, value: str, allowed: Iterable[str]) -> None:
+    """Refuse a value that is none of the allowed ones."""
+    if value not in allowed:
+        raise ConfigError(f"{option} = {value!r}; {did_you_mean(str(value), allowed)}")

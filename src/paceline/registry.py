@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
+import typing
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from paceline.errors import ConfigError, did_you_mean
+from paceline.typed import fitted
 
 _PACKAGE = Path(__file__).parent
+_OWN = re.compile(r"\w+(\.\w+)*:\w+")
 
 
 class Registry:
@@ -33,7 +37,10 @@ class Registry:
 
     def check(self, name: str) -> str:
         """The name itself when it can be a variant, else a one-line error with a suggestion."""
-        if ":" not in name and name not in self.names():
+        if ":" in name:
+            if not _OWN.fullmatch(name):
+                raise ConfigError(f"{self.kind} {name!r} is not module:thing; write for example mine:make")
+        elif name not in self.names():
             raise ConfigError(f"no {self.kind} {name!r}; {did_you_mean(name, self.names())}")
         return name
 
@@ -52,18 +59,26 @@ class Registry:
         return factory(*arguments, **(options or {}))
 
     def check_options(self, name: str, options: Mapping[str, Any]) -> None:
-        """Refuse an option that the variant does not take."""
-        known = option_names(self.load(name))
-        for key in options:
+        """Refuse an option that the variant does not take, or a value of another type than it declares."""
+        known = option_hints(self.load(name))
+        for key, value in options.items():
             if key not in known:
                 hint = did_you_mean(key, known) if known else "it takes none"
                 raise ConfigError(f"{self.kind} {name!r} has no option {key!r}; {hint}")
+            fitted(f"{self.kind} {name!r}: {key}", value, known[key])
 
 
-def option_names(factory: Any) -> list[str]:
-    """A variant's options are the keyword-only parameters of its constructor."""
+def option_hints(factory: Any) -> dict[str, Any]:
+    """A variant's options are the keyword-only parameters of its constructor: name -> type hint.
+
+    A hint that cannot be resolved (or is not there) is Any: what it means is for the variant to say."""
     parameters = inspect.signature(factory).parameters.values()
-    return [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    names = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    try:
+        hints = typing.get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
+    except Exception:  # names that exist for a type checker only, or anything else in the user's own code
+        hints = {}
+    return {name: hints.get(name, Any) for name in names}
 
 
 def camel(name: str) -> str:

@@ -77,6 +77,10 @@ def others(
             found[length, kind, "all_gather"] = collective.all_gather(mine)
             for operation in ("sum", "max"):
                 found[length, kind, "reduce_scatter", operation] = collective.reduce_scatter(mine, operation)
+                lent = collective.allocate(length, mine.dtype, mine.device).copy_(mine)
+                found[length, kind, "lent", operation] = collective.reduce_scatter_lent(lent, operation)
+                collective.barrier()
+                lent.zero_()
             found[length, kind, "allocated"] = _same_when_allocated(collective, mine)
             collective.barrier()
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from pathlib import Path
 
 import torch
@@ -67,9 +68,9 @@ def allocated(world: World, length: int, kind: str) -> dict:
 
 
 def halves(world: World, kind: str) -> torch.Tensor:
-    """Every 16-bit float there is, through float32 and back."""
+    """Every 16-bit float there is, through float32 and back: the larger of two equal ones."""
     every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(getattr(torch, kind))
-    return make(world).all_reduce_(every.clone(), "sum").view(torch.int16)
+    return make(world).all_reduce_(every.clone(), "max").view(torch.int16)
 
 
 def rounding(world: World, kind: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -143,6 +144,22 @@ def leaves(world: World) -> str:
     except PacelineError as error:
         return f"{type(error).__name__}: {error}"
     return "nothing"
+
+
+def late(world: World) -> list[str]:
+    """Rank 1 comes long after the others gave it up."""
+    collective = make(dataclasses.replace(world, deadline=1.0))
+    collective.barrier()
+    if world.rank == 1:
+        time.sleep(2)
+    said = []
+    for _ in range(2):
+        try:
+            collective.barrier()
+            said.append("passed")
+        except PacelineError as error:
+            said.append(str(error))
+    return said
 
 
 def in_dev_shm(world: World, length: int) -> tuple[float, list[str]]:

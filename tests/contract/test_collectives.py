@@ -19,10 +19,10 @@ from paceline.comm.calls import DTYPES
 from paceline.comm.collectives import OPERATIONS
 from paceline.comm.links.thread import in_threads
 from paceline.errors import ConfigError
-from paceline.registry import COLLECTIVES, option_names
+from paceline.registry import COLLECTIVES, option_hints
 
 NAMES = COLLECTIVES.names()
-OVER_LINKS = [name for name in NAMES if "link" in option_names(COLLECTIVES.load(name))]
+OVER_LINKS = [name for name in NAMES if "link" in option_hints(COLLECTIVES.load(name))]
 WITHOUT_LINKS = [name for name in NAMES if name not in OVER_LINKS]
 SIZES = [1, 2, 3, 4, 5, 7, 8, 13]
 LENGTHS = [0, 1, 2, 5, 16, 257, 65537]
@@ -115,9 +115,9 @@ def check_others(ranks: list[dict], lengths: list[int], kinds: list[str]) -> Non
                 assert torch.equal(found[length, kind, "all_gather"], torch.stack(inputs))
                 for operation in ("sum", "max"):
                     part = expected(inputs, operation).tensor_split(size)[rank]
-                    got = found[length, kind, "reduce_scatter", operation]
                     off = max(1e-5, TOLERANCE.get(kind, 0))
-                    torch.testing.assert_close(got.to(part.dtype), part, rtol=off, atol=off)
+                    for got in (found[length, kind, way, operation] for way in ("reduce_scatter", "lent")):
+                        torch.testing.assert_close(got.to(part.dtype), part, rtol=off, atol=off)
                 assert found[length, kind, "allocated"]
 
 

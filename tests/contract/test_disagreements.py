@@ -13,10 +13,10 @@ from paceline.comm.calls import LABEL_LENGTH, Call, difference, label_number, la
 from paceline.comm.checked import FIRST_CALLS
 from paceline.comm.links.thread import in_threads
 from paceline.errors import ConfigError, RankFailed
-from paceline.registry import COLLECTIVES, option_names
+from paceline.registry import COLLECTIVES, option_hints
 
 NAMES = COLLECTIVES.names()
-OVER_LINKS = [name for name in NAMES if "link" in option_names(COLLECTIVES.load(name))]
+OVER_LINKS = [name for name in NAMES if "link" in option_hints(COLLECTIVES.load(name))]
 LINES = {
     "shape": "rank 2 is at sum #4, 1025 float32; rank 0 at sum #4, 1024 float32",
     "type": "rank 2 is at sum #4, 1024 int32; rank 0 at sum #4, 1024 float32",

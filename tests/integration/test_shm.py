@@ -47,10 +47,10 @@ def test_allocated_buffers_give_the_same_bits(zygote, size, kind):
 def test_every_half_survives_the_way_through_float32(zygote, kind):
     every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
     dtype = getattr(torch, kind)
-    (found,) = zygote.run("cases.shm:halves", 1, kind=kind)
     nan = every.view(dtype).isnan()
-    assert torch.equal(found.view(dtype).isnan(), nan)
-    assert torch.equal(found[~nan], every[~nan])
+    for found in zygote.run("cases.shm:halves", 2, kind=kind):
+        assert torch.equal(found.view(dtype).isnan(), nan)
+        assert torch.equal(found[~nan], every[~nan])
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
@@ -91,6 +91,12 @@ def test_a_rank_that_closes_is_named(zygote):
             f"RankFailed: rank 1 closed its collective while rank {rank} waited for it in barrier #2; "
             "its last call was barrier #1"
         ) or ranks[rank].startswith("RankFailed: rank 1 closed its collective")
+
+
+def test_a_rank_that_comes_too_late_hears_that_it_was_given_up(zygote):
+    first, second = zygote.run("cases.shm:late", 2)
+    assert first == ["rank 1 did not come to barrier #2 within 1 s; its last call was barrier #1"] * 2
+    assert second[-1] == "rank 1 was given up by a rank that had waited 1 s for it; now in barrier #3"
 
 
 def test_named_memory_has_no_name_once_all_have_it(zygote):

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from paceline.data.lock import exclusive
+
 SMALL = """
 name = "small"
 ranks = [1, 2]
@@ -103,6 +105,15 @@ def test_a_failed_cell_is_reported_and_does_not_lose_the_others(zygote, tmp_path
     index = json.loads((tmp_path / "s/study.json").read_text())
     assert [cell["status"] for cell in index["cells"]] == ["done", "failed", "done"]
     assert "planted" in (tmp_path / "s/report.html").read_text()
+
+
+def test_a_second_run_of_a_study_keeps_away_from_the_first(zygote, tmp_path, study_file):
+    (tmp_path / "s").mkdir()
+    with exclusive(tmp_path / "s/.lock", "run it"):
+        done = zygote.paceline("study", study_file, "--out", "s", cwd=tmp_path)
+    assert done.code == 2
+    assert done.err.startswith("paceline: there is another process to run the study in s")
+    assert [path.name for path in (tmp_path / "s").iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize(

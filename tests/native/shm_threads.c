@@ -42,9 +42,16 @@ static void moves(Group *g, unsigned *seed, int round) {
     for (size_t i = 0; i < n * (size_t)ranks; i++)
         expect(rows[i] == (int)(i / n) * 10000 + (int)(i % n), g->rank, round, "a gathered row");
     size_t first = part(n, ranks, g->rank), last = part(n, ranks, g->rank + 1);
-    reduce_scatter(g, (char *)own, (char *)rows, n, I32, MAX);
+    reduce_scatter(g, (char *)own, (char *)rows, n, I32, MAX, 0);
     for (size_t i = first; i < last; i++)
         expect(rows[i - first] == (ranks - 1) * 10000 + (int)i, g->rank, round, "a scattered maximum");
+    int32_t *lent = (int32_t *)(region + (size_t)g->rank * STRIDE); /* read in place until the barrier, then changed */
+    for (size_t i = 0; i < n; i++) lent[i] = g->rank + (int)i;
+    reduce_scatter(g, (char *)lent, (char *)rows, n, I32, SUM, 1);
+    plain_barrier(g);
+    for (size_t i = 0; i < n; i++) lent[i] = -1;
+    for (size_t i = first; i < last; i++)
+        expect(rows[i - first] == ranks * (ranks - 1) / 2 + ranks * (int)i, g->rank, round, "a sum of what was lent");
     broadcast(g, (char *)own, n * 4, n, I32, root);
     for (size_t i = 0; i < n; i++) expect(own[i] == root * 10000 + (int)i, g->rank, round, "a broadcast");
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paceline.errors import ConfigError
-from paceline.registry import MODELS, STRATEGIES, camel, option_names
+from paceline.registry import MODELS, STRATEGIES, camel, option_hints
 
 
 def test_names_are_files_without_underscore():
@@ -18,13 +18,15 @@ def test_camel():
 
 
 def test_options():
-    assert option_names(STRATEGIES.load("ddp")) == [
+    assert list(option_hints(STRATEGIES.load("ddp"))) == [
         "bucket_mb", "overlap", "buffers", "buffers_every_step", "compression"
     ]  # fmt: skip
     with pytest.raises(ConfigError, match="strategy 'ddp' has no option 'bucket'; did you mean 'bucket_mb'"):
         STRATEGIES.check_options("ddp", {"bucket": 3})
     with pytest.raises(ConfigError, match="it takes none"):
         STRATEGIES.check_options("single", {"x": 3})
+    with pytest.raises(ConfigError, match="strategy 'ddp': bucket_mb = 'x' must be a number"):
+        STRATEGIES.check_options("ddp", {"bucket_mb": "x"})
 
 
 def test_something_of_the_users_own(tmp_path, monkeypatch):

@@ -52,7 +52,7 @@ def rows_of(found: Sequence[Mapping[str, Any]], references: Sequence[str]) -> li
     """The rows of one world from what each of its ranks left, sizes and collectives in order."""
     rows = []
     for cells in zip(*(rank["cells"] for rank in found), strict=True):
-        seconds = {label: _seconds(cells, label) for label in cells[0]["samples"]}
+        seconds = {label: _seconds(cells, label) for label in cells[0]["calls"]}  # as asked for
         roofline = _roofline(cells)
         reference = next((seconds[label] for label in references if label in seconds), None)
         for label in seconds:

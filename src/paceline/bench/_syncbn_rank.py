@@ -228,11 +228,9 @@ class _Bench:
         order = list(labels)
         random.Random(f"{self._cell.features} {self._cell.batch} {number}").shuffle(order)
         for label in order:
-            self._board.wait()
             if label in self._layers:
                 sample = self._block(label, self._cell.passes[label], 1e-3 * number)
                 self._cell.samples.setdefault(label, []).append(sample)
-        self._board.wait()
 
     def _block(self, label: str, passes: int, shift: float = 0.0) -> tuple[float, float, float, float]:
         layer = self._layers[label]

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from paceline.errors import ConfigError, PacelineError, RankFailed, did_you_mean
+from paceline.errors import ConfigError, PacelineError, RankFailed, UsageError, did_you_mean
 
 _PROLOGUE = "Train one PyTorch model with many processes and see honestly what it bought."
 _EPILOGUE = "`paceline COMMAND --help` explains each. Start with: paceline study"
@@ -33,8 +33,19 @@ class Parser(argparse.ArgumentParser):
         settings.setdefault("formatter_class", Formatter)
         super().__init__(**settings)  # type: ignore[arg-type]
 
+    @property
+    def _command(self) -> str:
+        """The line begins with `paceline:` anyway."""
+        return self.prog.removeprefix("paceline ")
+
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message} (see {self.prog} --help)")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            name = action.option_strings[0] if action.option_strings else action.metavar
+            hint = did_you_mean(str(value), map(str, action.choices))
+            raise ConfigError(f"{self._command}: {name} cannot be {value!r}; {hint}")
 
     def parse_everything(self, words: Sequence[str]) -> argparse.Namespace:
         """Like parse_args, but an unknown option is answered with the nearest known one."""
@@ -48,9 +59,9 @@ class Parser(argparse.ArgumentParser):
             if word.startswith("-"):
                 name = word.partition("=")[0]
                 known = [o for o in self._option_string_actions if o.startswith("--")]
-                raise ConfigError(f"{self.prog}: no option {name!r}; {_nearest(name, known, self.prog)}")
+                raise ConfigError(f"{self._command}: no option {name!r}; {_nearest(name, known, self.prog)}")
         if rest:
-            raise ConfigError(f"{self.prog}: did not expect {rest[0]!r} (see {self.prog} --help)")
+            raise ConfigError(f"{self._command}: did not expect {rest[0]!r} (see {self.prog} --help)")
 
 
 class Action(Parser):
@@ -149,6 +160,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # A file or folder that was named: not there, not to be written, on a full disk.
+        print(f"paceline: {error.filename}: {error.strerror}; mend that or name another", file=sys.stderr)
+        return UsageError.exit_code
     except KeyboardInterrupt:
         print("paceline: interrupted", file=sys.stderr)
         return 130

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import types
 import typing
 from collections.abc import Iterable
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from paceline.config.files import parse_options
 from paceline.errors import ConfigError
 from paceline.registry import Registry
+from paceline.typed import members
 
 
 def add_record(parser: argparse.ArgumentParser, record: type, *, leave_out: Iterable[str] = ()) -> None:
@@ -39,18 +39,13 @@ def given(arguments: argparse.Namespace, record: type) -> dict[str, Any]:
 
 def _add(group: Any, field: dataclasses.Field[Any], hint: Any) -> None:
     flag = "--" + field.name.replace("_", "-")
-    kinds = _kinds(hint)
+    kinds = members(hint)
     text = _help(field)
     if bool in kinds:
         group.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
         return
     reader, shown = _reader(flag, kinds)
     group.add_argument(flag, type=reader, metavar=shown, default=argparse.SUPPRESS, help=text)
-
-
-def _kinds(hint: Any) -> tuple[Any, ...]:
-    """The members of a union (`int | None`), else the hint itself."""
-    return typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
 
 
 def _reader(flag: str, kinds: tuple[Any, ...]) -> tuple[Any, str]:

@@ -95,9 +95,7 @@ def _by_ranks(what: str, words: Sequence[str]) -> dict[int, list[float]]:
         if not equals or not ranks.isdecimal():
             raise ConfigError(f"{what} {word!r}: give RANKS=NUMBER, such as 2=257.54 or 2=257.54,261.3")
         if int(ranks) in found:
-            raise ConfigError(
-                f"{what} {word!r}: {ranks} ranks came before; join repeats with commas, 2=257,261"
-            )
+            raise ConfigError(f"{what} {word!r}: {ranks} came before; join repeats with commas, 2=257,261")
         found[int(ranks)] = _numbers(what, numbers, said=word)
     return found
 

@@ -49,6 +49,12 @@ class Measured(Collective):
         self._meter.add(arrived, time.monotonic(), flat.nbytes)
         return part
 
+    def reduce_scatter_lent(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
+        arrived = time.monotonic()
+        part = self._inner.reduce_scatter_lent(flat, operation)
+        self._meter.add(arrived, time.monotonic(), flat.nbytes)
+        return part
+
     def barrier(self) -> None:
         arrived = time.monotonic()
         self._inner.barrier()

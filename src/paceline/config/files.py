@@ -10,13 +10,13 @@ import dataclasses
 import hashlib
 import json
 import tomllib
-import types
 import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar
 
 from paceline.errors import ConfigError, did_you_mean
+from paceline.typed import fitted
 
 Record = TypeVar("Record")
 
@@ -47,40 +47,8 @@ def merged(kind: type[Record], *layers: Mapping[str, Any], source: str = "config
         for key, value in layer.items():
             if key not in fields:
                 raise ConfigError(f"{source}: unknown key {key!r}; {did_you_mean(key, fields)}")
-            values[key] = _typed(key, value, hints[key], source)
+            values[key] = fitted(f"{source}: {key}", value, hints[key])
     return kind(**values)
-
-
-def _typed(key: str, value: Any, hint: Any, source: str) -> Any:
-    """The value as its field's type, or one line; an int is accepted for a float, a bool never for an int."""
-    allowed = _members(hint)
-    if value is None and type(None) in allowed:
-        return None
-    if isinstance(value, Mapping) and any(get_origin(t) is not None for t in allowed):
-        return types.MappingProxyType(dict(value))
-    if isinstance(value, list | tuple) and tuple in [get_origin(t) for t in allowed]:
-        item = get_args(next(t for t in allowed if get_origin(t) is tuple))[0]
-        return tuple(_typed(key, each, item, source) for each in value)
-    if float in allowed and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    plain = tuple(t for t in allowed if isinstance(t, type))
-    if isinstance(value, plain) and (not isinstance(value, bool) or bool in plain):
-        return value
-    wanted = " or ".join(_spoken(t) for t in allowed if t is not type(None))
-    raise ConfigError(f"{source}: {key} = {value!r} must be {wanted}")
-
-
-def _members(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-
-
-def _spoken(kind: Any) -> str:
-    if get_origin(kind) is tuple:
-        return f"a list, each {_spoken(get_args(kind)[0])}"
-    if get_origin(kind) is not None:
-        return "a table (key = value)"
-    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
-    return names.get(kind, str(kind))
 
 
 def parse_options(text: str) -> dict[str, Any]:

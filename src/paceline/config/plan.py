@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.config.run import DEFAULT_BATCH, DEFAULT_EPOCHS, RunConfig
+from paceline.config.slow import parse_slow
 from paceline.errors import ConfigError
 
 
@@ -19,6 +20,7 @@ class Plan:
     """The derived values of one run."""
 
     ranks: int
+    trainers: int
     nodes: int
     threads_per_rank: int
     usable_cores: int
@@ -34,8 +36,8 @@ class Plan:
 
     @property
     def batch(self) -> float:
-        """Samples per rank and step (a mean where they are dealt unevenly)."""
-        share = self.global_batch / self.ranks
+        """Samples per training rank and step (a mean where they are dealt unevenly)."""
+        share = self.global_batch / self.trainers
         return int(share) if share.is_integer() else share
 
     def lines(self, config: RunConfig) -> list[str]:
@@ -50,8 +52,8 @@ class Plan:
             "data": f"{config.data}, {self.train_size:,} training samples",
             "model": config.model + (", batch norm over all ranks" if config.sync_batchnorm else ""),
             "ranks": f"{self.ranks}{where} × {_count(self.threads_per_rank, 'thread')}, "
-            f"{config.strategy} over {config.collective}",
-            "step": f"{self.global_batch} samples{short} = {self.ranks} × {self.batch:g}{pieces}",
+            f"{config.strategy} over {config.collective}{self._servers()}",
+            "step": f"{self.global_batch} samples{short} = {self.trainers} × {self.batch:g}{pieces}",
             "length": f"{_count(self.epochs, 'epoch')} × {self.steps_per_epoch} steps, "
             f"{self.steps:,} in all, {self.samples:,} samples",
             "optimizer": f"{config.optimizer}, learning rate {self.learning_rate:g} {self._rule(config)}, "
@@ -61,6 +63,10 @@ class Plan:
             f"note      {text}" for text in self.notices
         ]
 
+    def _servers(self) -> str:
+        serving = self.ranks - self.trainers
+        return f", {_count(serving, 'rank')} serving" if serving else ""
+
     def _rule(self, config: RunConfig) -> str:
         warm = f" after {self.warmup_steps} steps of warm-up" if self.warmup_steps else ""
         scaled = "" if config.lr_rule == "none" else f", {config.lr:g} scaled by the {config.lr_rule} rule"
@@ -68,15 +74,18 @@ class Plan:
 
 
 def make_plan(
-    config: RunConfig, train_size: int, usable_cores: int, *, local_ranks: int | None = None, nodes: int = 1
+    config: RunConfig,
+    train_size: int,
+    usable_cores: int,
+    *,
+    local_ranks: int | None = None,
+    nodes: int = 1,
+    trainers: int | None = None,
 ) -> Plan:
     """Derive and check; a plan that cannot work is a one-line error."""
-    global_batch = config.global_batch or (config.batch or DEFAULT_BATCH) * config.ranks
-    if global_batch > train_size:
-        raise ConfigError(
-            f"a step of {global_batch} samples is more than the {train_size} of {config.data!r}; "
-            f"use --global-batch {train_size} or less"
-        )
+    trainers = trainers or config.ranks
+    global_batch = config.global_batch or (config.batch or DEFAULT_BATCH) * trainers
+    _check_step(config, global_batch, train_size, trainers)
     steps_per_epoch = math.ceil(train_size / global_batch)
     steps = config.steps or (config.epochs or DEFAULT_EPOCHS) * steps_per_epoch
     epochs = math.ceil(steps / steps_per_epoch)
@@ -85,6 +94,7 @@ def make_plan(
     threads = config.threads or max(1, usable_cores // local_ranks)
     return Plan(
         ranks=config.ranks,
+        trainers=trainers,
         nodes=nodes,
         threads_per_rank=threads,
         usable_cores=usable_cores,
@@ -96,8 +106,22 @@ def make_plan(
         samples=whole * train_size + rest * global_batch,
         learning_rate=scaled_learning_rate(config, global_batch),
         warmup_steps=round(steps * warmup_share(config)),
-        notices=tuple(_notices(config, global_batch, usable_cores, local_ranks, threads)),
+        notices=tuple(_notices(config, global_batch, trainers, usable_cores, local_ranks, threads)),
     )
+
+
+def _check_step(config: RunConfig, global_batch: int, train_size: int, trainers: int) -> None:
+    """Can a step of that many samples be dealt?"""
+    if global_batch > train_size:
+        raise ConfigError(
+            f"a step of {global_batch} samples is more than the {train_size} of {config.data!r}; "
+            f"use --global-batch {train_size} or less"
+        )
+    if config.parts == "fixed" and global_batch % trainers:
+        raise ConfigError(
+            f"a step of {global_batch} samples cannot be dealt evenly from {trainers} fixed parts; use a "
+            f"global batch that {trainers} divides, or parts = 'fresh'"
+        )
 
 
 def warmup_share(config: RunConfig) -> float:
@@ -120,19 +144,19 @@ def dealt(global_batch: int, ranks: int) -> list[int]:
 
 
 def _notices(
-    config: RunConfig, global_batch: int, cores: int, local_ranks: int, threads: int
+    config: RunConfig, global_batch: int, trainers: int, cores: int, local_ranks: int, threads: int
 ) -> Sequence[str]:
     notices = []
     if local_ranks * threads > cores:
-        notices.append(
-            f"{local_ranks} ranks × {_count(threads, 'thread')} share {_count(cores, 'core')}: "
-            "more ranks than cores cannot make this faster"
-            if local_ranks > cores
-            else f"{local_ranks} ranks × {threads} threads fight over {_count(cores, 'core')}"
-        )
-    if global_batch % config.ranks:
-        sizes = ", ".join(map(str, dealt(global_batch, config.ranks)))
-        notices.append(f"a step of {global_batch} does not divide by {config.ranks}: dealt as {sizes}")
+        ranks = f"{local_ranks} ranks × {_count(threads, 'thread')}"
+        why = "; more ranks than cores cannot make this faster" if local_ranks > cores else ""
+        notices.append(f"oversubscribed: {ranks} share {_count(cores, 'core')}{why}")
+    if global_batch % trainers:
+        sizes = ", ".join(map(str, dealt(global_batch, trainers)))
+        notices.append(f"a step of {global_batch} does not divide by {trainers}: dealt as {sizes}")
+    for rank, slowness in parse_slow(config.slow).items():
+        varied = f", give or take {slowness.jitter:.0%} of that" if slowness.jitter else ""
+        notices.append(f"rank {rank} is made to take {slowness.factor:g} times as long a step{varied}")
     if config.target is not None:
         notices.append(
             f"stops at the first evaluation with {config.target:.2%} test accuracy: the test set decides "

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from paceline.config.slow import parse_slow
 from paceline.errors import ConfigError, did_you_mean
 from paceline.registry import COLLECTIVES, DATA_SETS, MODELS, STRATEGIES, Registry
 
@@ -25,6 +26,7 @@ SCHEDULES = ("constant", "cosine", "one_cycle")
 LEARNING_RATE_RULES = ("none", "linear", "sqrt")
 TRAIN_ACCURACY_MODES = ("eval", "running")
 PRECISIONS = ("fp32", "bf16")
+PARTS = ("fresh", "fixed")
 DEFAULT_BATCH = 64  # per rank, where neither batch nor global_batch is given
 DEFAULT_EPOCHS = 5  # where neither epochs nor steps is given
 
@@ -43,6 +45,11 @@ def _positive(value: float) -> str | None:
 
 def _one_of(names: tuple[str, ...]) -> Check:
     return lambda value: None if value in names else did_you_mean(str(value), names)
+
+
+def _slow(value: str) -> str | None:
+    parse_slow(value)
+    return None
 
 
 def option(
@@ -80,12 +87,21 @@ class RunConfig:
     threads: int | None = option(
         None, "how ranks cooperate", "threads per rank (default: usable cores / ranks)", _at_least(1)
     )
+    parts: str = option(
+        "fresh",
+        "how ranks cooperate",
+        "fresh: every epoch deals the whole set anew; fixed: each training rank keeps a part of its own",
+        _one_of(PARTS),
+    )
+    slow: str = option(
+        "", "how ranks cooperate", "ranks made slower, to try unequal machines: 1:2.0 or 1:2.0~0.5", _slow
+    )
     deadline: float = option(60.0, "how ranks cooperate", "seconds any wait may last", _positive)
 
     epochs: int | None = option(
-        None, "how much", f"passes over the data (default {DEFAULT_EPOCHS})", _at_least(1)
+        None, "how much", f"passes over the data (default {DEFAULT_EPOCHS})", _between(1, 10**9)
     )
-    steps: int | None = option(None, "how much", "optimizer updates, instead of --epochs", _at_least(1))
+    steps: int | None = option(None, "how much", "optimizer updates, instead of --epochs", _between(1, 10**9))
     batch: int | None = option(
         None, "how much", f"samples per rank and step (default {DEFAULT_BATCH})", _at_least(1)
     )
@@ -193,6 +209,9 @@ def _impossible(config: RunConfig) -> list[str]:
             f"micro_batches = {config.micro_batches} cuts {smallest} samples per rank into pieces of less "
             f"than one; use at most {smallest}"
         )
+    for rank in parse_slow(config.slow):
+        if rank >= config.ranks:
+            problems.append(f"slow names rank {rank}, but there are ranks 0 to {config.ranks - 1}")
     if config.nesterov and (config.optimizer != "sgd" or config.momentum == 0):
         problems.append("nesterov needs optimizer = 'sgd' and momentum > 0")
     if config.lr_rule != "none" and config.lr_base_batch is None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from paceline.data.augment import augment, check_augment, draw, parse_augment
 from paceline.data.resident import Part
-from paceline.data.shard import Order, seats_slice
+from paceline.data.shard import Indices, Order, seats_slice
 from paceline.errors import ConfigError
 
 Seats = Sequence[tuple[int, int]]
@@ -43,17 +43,28 @@ class Feed:
         self.spec = parse_augment(augment)
         check_augment(self.spec, part.shape)
         self.seed = order.seed if seed is None else seed
+        self._shuffled: tuple[int, Indices] | None = None
 
     def epoch(
         self, epoch: int, global_batch: int, seats: Seats = ((0, 1),), position: int = 0
     ) -> Iterator[Batch]:
         """The seats' remaining batches of an epoch of which `position` samples are done."""
         for indices in self.order.steps(epoch, global_batch, position):
-            mine = seats_slice(len(indices), seats)
-            images, labels = self.part.gather(indices[mine])
-            if self.spec:
-                rng = np.random.default_rng((self.seed, epoch, position, _AUGMENT))
-                draws = draw(self.spec, len(indices), rng)[mine]
-                images = torch.from_numpy(augment(images.numpy(), draws))
-            yield Batch(self.part.normalise(images), labels, len(indices))
+            yield self._batch(indices, epoch, position, seats)
             position += len(indices)
+
+    def step(self, epoch: int, number: int, global_batch: int, seats: Seats) -> Batch:
+        """The seats' part of step `number` of an epoch."""
+        if self._shuffled is None or self._shuffled[0] != epoch:
+            self._shuffled = epoch, self.order.epoch(epoch, global_batch)
+        position = number * global_batch
+        return self._batch(self._shuffled[1][position : position + global_batch], epoch, position, seats)
+
+    def _batch(self, indices: Indices, epoch: int, position: int, seats: Seats) -> Batch:
+        mine = seats_slice(len(indices), seats)
+        images, labels = self.part.gather(indices[mine])
+        if self.spec:
+            rng = np.random.default_rng((self.seed, epoch, position, _AUGMENT))
+            draws = draw(self.spec, len(indices), rng)[mine]
+            images = torch.from_numpy(augment(images.numpy(), draws))
+        return Batch(self.part.normalise(images), labels, len(indices))

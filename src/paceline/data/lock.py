@@ -22,7 +22,9 @@ _SILENT_SECONDS = 2.0
 
 @contextmanager
 def exclusive(path: Path, what: str, deadline_seconds: float = 600.0) -> Iterator[None]:
-    """Hold the lock `path`; says so on standard error when another process makes us wait for `what`."""
+    """Hold the lock `path`; says so on standard error when another process makes us wait for `what`.
+
+    A deadline of 0 does not wait at all."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         _wait(descriptor, path, what, deadline_seconds)
@@ -39,10 +41,9 @@ def _wait(descriptor: int, path: Path, what: str, deadline_seconds: float) -> No
         except BlockingIOError:
             waited = time.monotonic() - start
         if waited > deadline_seconds:
-            raise DataError(
-                f"waited {deadline_seconds:.0f} s for another process to {what} (it holds {path}); "
-                "end it and try again"
-            )
+            other = f"another process to {what} (it holds {path})"
+            found = f"waited {deadline_seconds:.0f} s for" if deadline_seconds else "there is"
+            raise DataError(f"{found} {other}; end it and try again")
         if waited > _SILENT_SECONDS and not said:
             print(f"paceline: waiting for another process to {what}", file=sys.stderr, flush=True)
             said = True

@@ -1,7 +1,8 @@
 """Where a set's files are, and whether they are the published ones.
 
     --data-root   →   PACELINE_DATA   →   <cache>/data        first <root>/<name>/, then <root>/ itself
-    the first folder that holds a whole layout of the set wins; files of two folders are never mixed
+    the first folder that holds a whole layout of the set wins; files of two folders are never mixed;
+    a --data-root that holds a part of one is an error, for other folders' files are not what was asked for
 
 `locate` costs a few stat calls. `verify` reads every byte once (md5, 0.5 GB/s) and is asked only when a set
 is prepared. md5 is here to notice damage and other versions, not an adversary: it is what the sets' authors
@@ -86,11 +87,17 @@ def locate(name: str, data_set: DataSet, root: str | os.PathLike[str] | None = N
     if not data_set.layouts:
         return []
     looked = list(folders(name, data_set, root))
+    named = Path(root).expanduser().absolute() if root is not None else None
     for folder in looked:
-        for layout in data_set.layouts:
-            sources = [Source(file, folder / file.name) for file in layout]
-            if all(source.path.is_file() for source in sources):
-                return sources
+        there = [
+            [source for file in layout if (source := Source(file, folder / file.name)).path.is_file()]
+            for layout in data_set.layouts
+        ]
+        for layout, found in zip(data_set.layouts, there, strict=True):
+            if len(found) == len(layout):
+                return found
+        if any(there) and named is not None and folder.is_relative_to(named):
+            raise DataError(_missing(name, data_set.layouts, [folder]))
     raise DataError(_missing(name, data_set.layouts, looked))
 
 

@@ -70,12 +70,17 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> Inter
     if len(samples) == 0:
         raise ValueError("the median of no values")
     values, n = sorted(samples), len(samples)
-    k = 1  # the k-th smallest and the k-th largest are the ends
-    while 2 * (k + 1) <= n and _coverage(n, k + 1) >= confidence:
+    k, covered = 1, _coverage(1, n)  # the k-th smallest and the k-th largest are the ends
+    chosen, below = math.comb(n, 1), 1 + n  # C(n, k), and the sum of C(n, 0) to C(n, k)
+    while 2 * (k + 1) <= n and _coverage(below, n) >= confidence:
+        covered = _coverage(below, n)
         k += 1
-    return Interval(statistics.median(values), values[k - 1], values[n - k], n, _coverage(n, k))
+        chosen = chosen * (n - k + 1) // k
+        below += chosen
+    return Interval(statistics.median(values), values[k - 1], values[n - k], n, covered)
 
 
-def _coverage(n: int, k: int) -> float:
-    below = sum(math.comb(n, i) for i in range(k))
-    return max(0.0, 1.0 - below / float(2 ** (n - 1)))
+def _coverage(below: int, n: int) -> float:
+    """Whole numbers until the last division: 2 ** n is no float for more than 1,024 values."""
+    share: float = below / 2 ** (n - 1)
+    return max(0.0, 1.0 - share)

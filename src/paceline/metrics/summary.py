@@ -12,6 +12,7 @@ and elsewhere all of it counts as communicating. A rank that ends an epoch early
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,7 +58,7 @@ def summarise(folder: Path) -> dict[str, Any]:
     for name in ARRAYS:
         _save_array(folder / f"{name}.npy", epochs[name])
     summary = _identity(stories[0]) | _lengths(stories, epochs) | _times(stories, epochs)
-    summary |= _quality(stories[0], epochs) | _costs(stories)
+    summary |= _quality(stories[0], epochs) | _costs(stories) | _cooperation(stories, summary["samples"])
     summary["warnings"] = list(dict.fromkeys(note for story in stories for note in story.notes))
     write_json(folder / "summary.json", summary)
     return summary
@@ -110,16 +111,21 @@ def seconds_to(target: float, test_accuracy: Floats, epoch_seconds: Floats) -> f
     return float(np.sum(epoch_seconds[: reached[0] + 1])) if reached.size else None
 
 
-def waits(stories: list[Story]) -> list[float] | None:
-    """Seconds each rank waited for the last one to arrive, or None where that cannot be known."""
+def waits(stories: list[Story]) -> NDArray[np.float64] | None:
+    """Seconds that rank i waited for rank j to arrive, or None where that cannot be known.
+
+    Each step's waiting is for the rank that came last."""
     clocks = {story.start["boot_id"] for story in stories}
     arrivals = [story.moments("arrive") for story in stories]
-    if len(clocks) > 1 or not stories[0].start["lockstep"] or len({len(a) for a in arrivals}) > 1:
+    if len(clocks) > 1 or not stories[0].start["in_rounds"] or len({len(a) for a in arrivals}) > 1:
         return None
-    arrived = np.stack(arrivals)
-    left = np.stack([story.moments("leave") for story in stories])
-    waited = np.minimum(arrived.max(axis=0) - arrived, left - arrived)
-    return [float(total) for total in np.nansum(np.maximum(waited, 0), axis=1)]
+    arrived, left = np.stack(arrivals), np.stack([story.moments("leave") for story in stories])
+    met = ~np.isnan(arrived).any(axis=0)
+    arrived, left = arrived[:, met], left[:, met]
+    waited = np.maximum(np.minimum(arrived.max(axis=0) - arrived, left - arrived), 0)
+    last = arrived.argmax(axis=0) if met.any() else np.zeros(0, int)
+    columns = [waited[:, last == rank].sum(axis=1) for rank in range(len(stories))]
+    return np.stack(columns, axis=1)
 
 
 def _times(stories: list[Story], epochs: Mapping[str, Floats]) -> dict[str, Any]:
@@ -142,7 +148,8 @@ def _times(stories: list[Story], epochs: Mapping[str, Floats]) -> dict[str, Any]
 
 def _phases(stories: list[Story], train_seconds: float) -> dict[str, list[float]]:
     """Seconds by phase and rank; for each rank they add up to the wall time of training."""
-    waited = waits(stories) or [0.0] * len(stories)
+    matrix = waits(stories)
+    waited = [0.0] * len(stories) if matrix is None else matrix.sum(axis=1).tolist()
     found: dict[str, list[float]] = {name: [] for name in SHOWN_PHASES}
     for story, wait in zip(stories, waited, strict=True):
         spent: dict[str, float] = {}
@@ -215,12 +222,43 @@ def _quality(story: Story, epochs: Mapping[str, Floats]) -> dict[str, Any]:
 
 
 def _costs(stories: list[Story]) -> dict[str, Any]:
+    ends = [story.end for story in stories]
     return {
-        "messages": stories[0].end["messages"],
-        "bytes_sent": stories[0].end["bytes"],
-        "peak_memory_bytes": [story.end["peak_memory_bytes"] for story in stories],
-        "proportional_memory_bytes": [story.end["proportional_memory_bytes"] for story in stories],
+        "messages": ends[0]["messages"],
+        "bytes_sent": ends[0]["bytes"],
+        "messages_by_rank": [end["messages"] for end in ends],
+        "bytes_by_rank": [end["bytes"] for end in ends],
+        "peak_memory_bytes": [end["peak_memory_bytes"] for end in ends],
+        "proportional_memory_bytes": [end["proportional_memory_bytes"] for end in ends],
     }
+
+
+def _cooperation(stories: list[Story], samples: int) -> dict[str, Any]:
+    """What the strategy counted over all ranks: updates, rounds, staleness, who was waited for."""
+    accounts = [story.end.get("account", {}) for story in stories]
+    steps = stories[0].end["steps"]
+    updates = next((account["updates"] for account in accounts if "updates" in account), steps)
+    matrix = waits(stories)
+    waited_for = None if matrix is None else matrix.sum(axis=0).tolist()
+    for account in accounts:
+        waited_for = account.get("waited_for", waited_for)
+    return {
+        "updates": updates,
+        "updates_per_sample": updates / samples if samples else 0.0,
+        "steps_between_agreements": accounts[0].get("steps_between_agreements", {"1": steps}),
+        "staleness": _added([account.get("staleness", {}) for account in accounts]),
+        "overlapping_updates": sum(account.get("overlapping_updates", 0) for account in accounts),
+        "dropped_gradients": sum(account.get("dropped_gradients", 0) for account in accounts),
+        "waited_for_seconds": waited_for,
+    }
+
+
+def _added(histograms: list[dict[str, int]]) -> dict[str, int]:
+    """Of all ranks together, by value."""
+    total: Counter[int] = Counter()
+    for histogram in histograms:
+        total.update({int(value): count for value, count in histogram.items()})
+    return {str(value): count for value, count in sorted(total.items())}
 
 
 def _rank_of(path: Path) -> int:

@@ -17,8 +17,9 @@ from paceline.report.measured import Group, Run, StudyData, middle
 NEAR = 0.05
 LOST = 0.005
 RULE = (
-    "Rule: the recommended p is the smallest within 5 % of the fastest, among the p that keep the accuracy: "
-    "at most half a point of test accuracy below the baseline, or no more than the repeats scatter."
+    "Rule: the recommended p is the smallest within 5 % of the fastest, among the p that are faster than the "
+    "baseline beyond the 95 % interval and keep the accuracy: at most half a point of test accuracy below "
+    "the baseline, or no more than the repeats scatter."
 )
 
 NO_LAW = "No law was fitted: no laws.json is about exactly these runs; report one folder that holds them all."
@@ -145,7 +146,7 @@ def _bought(group: Group) -> str:
     within = f" (95 % interval {bounds[0]:.2f} to {bounds[1]:.2f})" if bounds else _no_interval(group)
     start = f"{formats.ranks(p)} train {speedup:.2f} times as fast as {formats.ranks(base)}{within}"
     kept = f", at {_percent(group, p)} test accuracy" if group.median(p, "test_accuracy") is not None else ""
-    nothing = "Nothing: " if speedup < 1 else ""
+    nothing = "Nothing: " if speedup < 1 else "Nothing for certain: " if bounds and bounds[0] <= 1 else ""
     return f"{nothing}{start}: {_seconds(group, p)} instead of {_seconds(group, base)}{kept}."
 
 

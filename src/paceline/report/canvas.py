@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MARKERS = ("o", "s", "^", "D", "v", "P")
-_WIDTH, _PLOT, _BOTTOM, _LEGEND_ROW, _TOP = 4.7, 2.5, 0.5, 0.22, 0.10  # inches
-_LETTERS, _HANDLE = 62, 5  # of a legend's line: what fits, and what a handle takes
-_LEFT, _RIGHT = 0.13, 0.985
-_SMALL, _TEXT = 9.2, 9.6
+_WIDTH, _PLOT, _BOTTOM, _LEGEND_ROW, _TOP = 4.7, 2.5, 0.52, 0.235, 0.10  # inches
+_LETTERS, _HANDLE = 58, 5  # of a legend's line: what fits, and what a handle takes
+_LEFT, _RIGHT = 0.15, 0.985
+_LABEL = -0.128  # left of the longest tick label, in widths of the plot
+_SMALL, _TEXT = 10.0, 10.2
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ def panel(y_label: str, x_label: str) -> tuple[Figure, Axes]:
     axes = figure.add_subplot()
     axes.set_xlabel(x_label, fontsize=_TEXT, color=svg.INK)
     axes.set_ylabel(y_label, fontsize=_TEXT, color=svg.INK)
+    axes.yaxis.set_label_coords(_LABEL, 0.5)  # a fixed place: long tick labels must not push it out
     axes.tick_params(colors=svg.INK, labelsize=_SMALL, length=3, width=0.6)
     axes.grid(True, axis="y", color=svg.GRID, alpha=0.3, linewidth=0.6)
     axes.set_axisbelow(True)

@@ -48,9 +48,18 @@ def _all(study: StudyData) -> Iterator[tuple[str, str, str]]:
         for refusal in _refusals(group):
             yield "not fitted", refusal, group.title
     yield from _different(study)
-    for run in study.runs:
+    for group in study.groups:
+        yield from _of_runs(group)
+
+
+def _of_runs(group: Group) -> Iterator[tuple[str, str, str]]:
+    """What single runs say of themselves, but for what is said of their group already."""
+    known = {_split(str(warning))[0] for warning in group.law.get("warnings") or ()}
+    for run in group.runs:
         for warning in run.summary.get("warnings") or ():
-            yield *_split(str(warning)), run.id
+            code, text = _split(str(warning))
+            if code not in known:
+                yield code, text, run.id
 
 
 def _refusals(group: Group) -> list[str]:

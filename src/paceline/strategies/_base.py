@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -25,16 +25,28 @@ from paceline.comm.world import World
 from paceline.metrics.clock import Meter
 from paceline.strategies._buckets import broadcast_together
 
+Seats = Sequence[tuple[int, int]]
+
+
+class Loop(Protocol):
+    """The training loop."""
+
+    def __call__(self, serve: Callable[[], None] | None = None) -> None:
+        """Train epoch after epoch; `serve` is what a rank that does not train does in each."""
+
 
 class Strategy(ABC):
     """Constructed on every rank; its own options are keyword-only parameters of its constructor."""
 
     lockstep: ClassVar[bool] = True
     """Do all ranks step together?"""
+    in_rounds: ClassVar[bool] = True
+    """Do all ranks communicate after the same steps? Then the journals say who waited for whom."""
     single_node: ClassVar[bool] = False
     """Does it need all ranks on one machine?"""
+    least_ranks: ClassVar[int] = 1
     most_ranks: ClassVar[int | None] = None
-    """How many ranks it can have at most."""
+    """How many ranks it needs, and how many it can have at most."""
     collectives: ClassVar[tuple[str, ...] | None] = None
     """The collectives it can use (None: any)."""
     clip_norm: float | None = None
@@ -85,13 +97,27 @@ class Strategy(ABC):
         if self.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
 
-    def run(self, loop: Callable[[], None]) -> None:
-        """Run the training loop; a rank that serves others does that instead."""
+    @classmethod
+    def trainers(cls, ranks: int, options: Mapping[str, Any]) -> int:
+        """How many of the ranks train: all, unless some serve the others."""
+        return ranks
+
+    def turns(self, steps: int) -> Iterator[tuple[int, Seats]]:
+        """Which steps of an epoch of so many this rank makes, and on which seats."""
+        for number in range(steps):
+            yield number, self.seats
+
+    def run(self, loop: Loop) -> None:
+        """Run the training loop; a rank that serves others gives it what it does instead of an epoch."""
         loop()
 
     def synchronize(self) -> None:
         """Afterwards every rank holds the same parameters and buffers (here: rank 0's buffers)."""
         broadcast_together(self.collective, list(self.model.buffers()))
+
+    def account(self) -> dict[str, Any]:
+        """What only this strategy can count, for the journal: rounds, staleness, … in plain values."""
+        return {}
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs beyond model and optimizer."""

@@ -126,7 +126,7 @@ def _together(tensors: Sequence[Tensor], combine: Callable[[Tensor], object]) ->
                 tensor.copy_(piece.view(tensor.shape))
 
 
-def laid_out_like(parameter: nn.Parameter, piece: Tensor) -> Tensor:
+def laid_out_like(parameter: Tensor, piece: Tensor) -> Tensor:
     """The piece with the parameter's own strides: fused optimizers walk both as plain memory."""
     if parameter.is_contiguous():
         return piece.view(parameter.shape)

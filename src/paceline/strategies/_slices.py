@@ -60,17 +60,19 @@ class Slice:
         self._buckets[0].restore()
 
     def reduce(self) -> None:
-        """The slice's gradient is the mean over the ranks; this rank's own are zero again."""
-        flat = self._gradients[0]
-        self.parameter.grad = self._collective.reduce_scatter(flat, "avg")
-        flat.zero_()
+        """The slice's gradient is the mean over the ranks; the others may read this rank's until the next
+        barrier."""
+        self.parameter.grad = self._collective.reduce_scatter_lent(self._gradients[0], "avg")
+
+    def zero(self) -> None:
+        """This rank's own gradients are zero again."""
+        for flat in self._gradients:
+            flat.zero_()
 
     def reduce_in_a_tree(self, seats: int) -> None:
         """The same over the seats, summed in an order that only their number decides."""
         rows = self._collective.all_gather(torch.cat(self._gradients)).view(-1, self.length)[:, self.mine]
         self.parameter.grad = tree_sum(_in_order(rows, seats, self._world.size)).div_(seats)
-        for flat in self._gradients:
-            flat.zero_()
 
 
 def one_copy_of(

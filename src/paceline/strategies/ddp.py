@@ -23,13 +23,14 @@ from torch import Tensor, nn
 from paceline.comm.background import Background
 from paceline.comm.collectives import Collective
 from paceline.comm.world import World
-from paceline.errors import ConfigError, did_you_mean
+from paceline.errors import ConfigError, one_of
 from paceline.metrics.clock import Meter
 from paceline.strategies._base import Strategy
 from paceline.strategies._buckets import GradientBuckets
 from paceline.strategies._buffers import CHOICES, align_buffers
 from paceline.strategies._messages import ROUNDED, allocate_private, message_for
 from paceline.strategies._overlap import Departures
+from paceline.strategies._quick import quick_step
 
 _OVERLAP = ("auto", "on", "off")
 
@@ -54,9 +55,9 @@ class Ddp(Strategy):
         compression: str = "none",
     ) -> None:
         super().__init__(world, collective, meter)
-        _one_of("overlap", overlap, _OVERLAP)
-        _one_of("buffers", buffers, CHOICES)
-        _one_of("compression", compression, tuple(ROUNDED))
+        one_of("ddp: overlap", overlap, _OVERLAP)
+        one_of("ddp: buffers", buffers, CHOICES)
+        one_of("ddp: compression", compression, tuple(ROUNDED))
         if not bucket_mb > 0:
             raise ConfigError(f"ddp: bucket_mb = {bucket_mb} must be positive")
         self._bucket_bytes = int(bucket_mb * 2**20)
@@ -89,6 +90,7 @@ class Ddp(Strategy):
             message_for(bucket, self._rounded, allocate, self.collective.size)
             for bucket in self._buckets.buckets
         ]
+        self._make_update = quick_step(optimizer)
         self._departures = Departures(self.collective, self._messages, early=self._early)
         return module
 
@@ -144,7 +146,7 @@ class Ddp(Strategy):
                 )
         self._departures.finish()
         self.clip()
-        self.optimizer.step()
+        self._make_update()
         self._buckets.zero_()
         if self._buffers_every_step:
             self._align_buffers()
@@ -180,8 +182,3 @@ class Ddp(Strategy):
             self._departures.close()
         if self._engine is not None:
             self._engine.close()
-
-
-def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ConfigError(f"ddp: {option} = {value!r}; {did_you_mean(value, allowed)}")

@@ -32,12 +32,10 @@ from paceline.data.shard import seat_slice
 from paceline.errors import ConfigError
 from paceline.metrics.clock import Meter
 from paceline.strategies._base import Strategy
+from paceline.strategies._flat import check_element_wise
+from paceline.strategies._quick import quick_step
+from paceline.strategies._replica import by_type
 from paceline.strategies._slices import Slice, one_copy_of
-
-ELEMENT_WISE = frozenset(
-    ["ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"]
-)
-"""torch's optimizers that treat every element alike and alone."""
 
 
 class OneCopy(Strategy):
@@ -104,11 +102,12 @@ class OneCopy(Strategy):
         taken: set[int] = set()
         for group in optimizer.param_groups:
             parameters, group["params"] = group["params"], []
-            for some in _by_dtype([p for p in parameters if p.requires_grad]):
+            for some in by_type([p for p in parameters if p.requires_grad]):
                 self._slices.append(Slice(group, some, self.world, self.collective, virtual))
                 taken.update(id(p) for p in some)
+        self._update = quick_step(optimizer)
         self._others = [p for p in model.parameters() if id(p) not in taken]
-        for some in _by_dtype(self._others):
+        for some in by_type(self._others):
             one_copy_of(some, self.world, self.collective)
         return module
 
@@ -120,8 +119,10 @@ class OneCopy(Strategy):
                 part.restore()
                 part.reduce()
         self.clip()
-        self.optimizer.step()
+        self._update()
         self.collective.barrier()
+        for part in self._slices:
+            part.zero()
         self._done += 1
 
     def clip(self) -> None:
@@ -142,28 +143,9 @@ class OneCopy(Strategy):
         return int(self.collective.broadcast_(seed))
 
     def _check(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        name = type(optimizer).__name__
-        torchs = type(optimizer).__module__.startswith("torch.optim")
-        if not (self._trusted or (torchs and name in ELEMENT_WISE)):
-            raise ConfigError(
-                f"one_copy updates slices of parameters, and {name} may not treat every element alone; use "
-                f"ddp, one of {', '.join(sorted(ELEMENT_WISE))}, or set element_wise = true if it does"
-            )
-        if optimizer.state:
-            raise ConfigError("one_copy: the optimizer has made steps already; attach it before the first")
-        if any(not p.is_cpu for p in model.parameters()):
-            raise ConfigError(
-                "one_copy shares memory between processes and needs a model on the CPU; use ddp"
-            )
+        check_element_wise("one_copy", model, optimizer, trusted=self._trusted)
         if self._shards and any(isinstance(m, nn.modules.batchnorm._NormBase) for m in model.modules()):
             raise ConfigError(
                 "one_copy: batch statistics depend on how the batch is dealt, so deterministic = true cannot "
                 "hold with batch norm in the model; take another norm, or deterministic = false"
             )
-
-
-def _by_dtype(parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
-    kinds: dict[torch.dtype, list[nn.Parameter]] = {}
-    for parameter in parameters:
-        kinds.setdefault(parameter.dtype, []).append(parameter)
-    return list(kinds.values())

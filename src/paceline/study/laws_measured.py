@@ -24,6 +24,7 @@ from paceline.study.laws_intervals import Estimate, difference, ratio
 Numbers = Mapping[int, Sequence[float] | float]
 SCALINGS = ("strong", "weak")
 LOST_POINTS = 0.5  # per cent of accuracy below the baseline that count as lost
+MOST_RANKS = 100_000  # laws are tabulated for every p up to twice the data
 NEAR = 0.05  # two batches this close are meant to be the same
 
 
@@ -92,6 +93,16 @@ class Measured:
         return interval[0] if interval else value / (1 + NEAR)
 
     @property
+    def faster(self) -> list[int]:
+        """p that are faster than the baseline, beyond the interval where there is one."""
+        return [p for p, s in self.speedup.items() if (s.interval[0] if s.interval else s.value) > 1]
+
+    @property
+    def unclear(self) -> list[int]:
+        """p that look faster than the baseline although their interval holds 1."""
+        return [p for p, s in self.speedup.items() if s.value > 1 and p not in self.faster]
+
+    @property
     def oversubscribed(self) -> list[int]:
         """p whose ranks have more threads than there are cores."""
         return [p for p in self.ranks if self.cores and p * self.threads.get(p, 1) > self.cores]
@@ -136,12 +147,12 @@ def by_ranks(what: str, numbers: Numbers | None, *, zero: bool = False) -> dict[
     for ranks, given in sorted((numbers or {}).items()):
         values = (float(given),) if isinstance(given, int | float) else tuple(map(float, given))
         if (
-            ranks < 1
+            not 1 <= ranks <= MOST_RANKS
             or not values
             or not all(0 < value < math.inf or (zero and value == 0) for value in values)
         ):
             said = ",".join(format(value, "g") for value in values)
-            raise ConfigError(f"{what} {ranks}={said}: ranks are 1 or more, each number {kind}")
+            raise ConfigError(f"{what} {ranks}={said}: ranks are 1 to {MOST_RANKS:,}, each number {kind}")
         found[ranks] = values
     return found
 

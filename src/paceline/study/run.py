@@ -3,6 +3,7 @@
     folder/study.toml        the study as it was resolved
     folder/cells/<id>/       one run folder a cell; summary.json means done, failed.json failed
     folder/study.json        every cell with its status
+    folder/.lock             held while the study runs
 
 A cell that is done, by its configuration's hash, is not run again; one that failed or was cut off is. A
 failed cell does not stop the others.
@@ -20,6 +21,7 @@ from typing import Any
 from paceline.atomic import write_json, write_text
 from paceline.config import to_toml
 from paceline.config.study import StudyConfig
+from paceline.data.lock import exclusive
 from paceline.errors import ConfigError, PacelineError, UsageError
 from paceline.metrics.resources import commit, machine
 from paceline.study.grid import Cell
@@ -54,6 +56,14 @@ def run_study(
     for cell in cells:
         _checked(cell)
     folder.mkdir(parents=True, exist_ok=True)
+    with exclusive(folder / ".lock", f"run the study in {folder}", deadline_seconds=0):
+        return _run_missing(study, cells, folder, command, watcher)
+
+
+def _run_missing(
+    study: StudyConfig, cells: Sequence[Cell], folder: Path, command: str, watcher: Watcher
+) -> dict[str, Any]:
+    """The lock of the folder is held: two that run the same study would remove each other's cells."""
     write_text(folder / "study.toml", to_toml(study.as_dict()))
     missing = [cell for cell in cells if status(folder, cell) != "done"]
     watcher.begin(cells, missing)
@@ -75,9 +85,9 @@ def status(folder: Path, cell: Cell) -> str:
     place = cell_folder(folder, cell)
     try:
         summary = json.loads((place / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError):
+        return "done" if summary["config_hash"] == cell.digest else "missing"
+    except (OSError, ValueError, KeyError, TypeError):
         return "failed" if (place / "failed.json").exists() else "missing"
-    return "done" if summary["config_hash"] == cell.digest else "missing"
 
 
 def cell_folder(folder: Path, cell: Cell) -> Path:

@@ -1,14 +1,15 @@
 """Which law applies, how many ranks to use, and both in sentences that follow from the data.
 
     speed-up above p (beyond its interval)             no law: the baseline is wrong
-    nothing faster than the baseline                   no law: there is no speed-up to describe
+    nothing faster than the baseline, beyond intervals no law: there is no speed-up to describe
     too few values of p                                no law, the serial fraction alone
     USL explains markedly more (F-test at 5 %), or     USL: an overhead grows with p
       the largest p is slower than the best one
     weak scaling                                       Gustafson: the work grows with p
     otherwise                                          Amdahl: the work is fixed
 
-Recommended is the smallest p within 5 % of the fastest, among those that lose no accuracy.
+Recommended is the smallest p within 5 % of the fastest, among those that are faster than the baseline beyond
+their interval and lose no accuracy; the baseline where there is none.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from paceline.study.laws_warnings import cores_of, listed, ranks_of
 
 def choose(measured: Measured, fits: Mapping[str, Fit]) -> str | None:
     """The name of the law that applies, or None."""
-    if measured.super_linear or _nothing_gained(measured):
+    if measured.super_linear or _nothing_shown(measured):
         return None
     simple, usl = fits.get("gustafson" if measured.scaling == "weak" else "amdahl"), fits.get("usl")
     if usl and simple and (markedly_better(usl, simple) or (_turns_back(measured) and usl.knee)):
@@ -32,9 +33,15 @@ def choose(measured: Measured, fits: Mapping[str, Fit]) -> str | None:
 
 
 def recommend(measured: Measured) -> int:
-    """The smallest p within 5 % of the fastest, among those that lose no accuracy."""
-    speed = {p: s.value for p, s in measured.speedup.items() if p not in measured.lost_accuracy}
+    """The smallest p within 5 % of the fastest, among those that may be recommended."""
+    speed = _candidates(measured)
     return min(p for p in speed if speed[p] >= max(speed.values()) * (1 - NEAR))
+
+
+def _candidates(measured: Measured) -> dict[int, float]:
+    """Speed-up of the baseline, and of every p that is surely faster and loses no accuracy."""
+    kept = [p for p in measured.faster if p not in measured.lost_accuracy]
+    return {p: measured.speedup[p].value for p in (measured.baseline, *kept)}
 
 
 def verdict(measured: Measured, fits: Mapping[str, Fit], law: str | None, recommended: int) -> str:
@@ -49,7 +56,12 @@ def _which(measured: Measured, fits: Mapping[str, Fit], law: str | None) -> str:
     if measured.super_linear:
         beaten = f"{ranks_of(measured.super_linear[0])} beat the ideal"
         return f"No law applies: {beaten}, so the time of {base} is no baseline to compare with."
-    if _nothing_gained(measured):
+    if _nothing_shown(measured):
+        if measured.unclear:
+            return (
+                f"No law applies, for the repeats do not show that anything is faster than {base}: "
+                f"{_intervals(measured)}."
+            )
         slower = [f"{ranks_of(p)} take {1 / measured.speedup[p].value:.2f} times" for p in measured.several]
         return f"No law applies, for nothing is faster than {base}: {listed(slower)} as long."
     if law is None:
@@ -101,10 +113,11 @@ def _advice(measured: Measured, recommended: int) -> str:
     base = ranks_of(measured.baseline)
     if measured.super_linear:
         return f"Find out what slowed {base}, and measure it again before choosing."
-    kept = {p: s.value for p, s in measured.speedup.items() if p not in measured.lost_accuracy}
+    kept = _candidates(measured)
     lost = f"; {listed(list(measured.lost_accuracy))} ranks lose accuracy" if measured.lost_accuracy else ""
-    if len(kept) == 1 or _nothing_gained(measured):
-        return f"Stay with {base}{lost}."
+    if len(kept) == 1:
+        more = ", or repeat more on an idle machine" if measured.unclear else ""
+        return f"Stay with {base}{more}{lost}."
     if recommended == measured.baseline:
         return f"Stay with {base}: nothing gains 5 %{lost}."
     fastest = max(kept, key=lambda p: kept[p])
@@ -114,8 +127,14 @@ def _advice(measured: Measured, recommended: int) -> str:
     return f"Use {ranks_of(recommended)}: {gain}, {near}{kind}{lost}."
 
 
-def _nothing_gained(measured: Measured) -> bool:
-    return bool(measured.several) and all(measured.speedup[p].value <= 1 for p in measured.several)
+def _nothing_shown(measured: Measured) -> bool:
+    return bool(measured.several) and not measured.faster
+
+
+def _intervals(measured: Measured) -> str:
+    """`2 ranks 0.74 to 1.66 times`, for every p whose interval holds 1."""
+    found = {p: measured.speedup[p].interval for p in measured.unclear}
+    return listed([f"{ranks_of(p)} {i[0]:.2f} to {i[1]:.2f} times as fast" for p, i in found.items() if i])
 
 
 def _turns_back(measured: Measured) -> bool:

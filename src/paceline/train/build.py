@@ -24,6 +24,8 @@ def build_model(config: RunConfig, shape: tuple[int, int, int], classes: int) ->
     try:
         model = factory(*(shape, classes)[: _positional(factory)], **options)
     except ValueError as error:
+        if ":" in config.model:
+            raise  # in the user's own code: the traceback says where
         raise ConfigError(f"model {config.model!r} cannot be built for {config.data!r}: {error}") from error
     if not isinstance(model, nn.Module):
         raise ConfigError(f"model {config.model!r} returned {type(model).__name__}, not a torch.nn.Module")
@@ -32,7 +34,10 @@ def build_model(config: RunConfig, shape: tuple[int, int, int], classes: int) ->
 
 def check_strategy(name: object, strategy: Any, collective: object, ranks: int) -> None:
     """What a strategy says of itself, against the number of ranks and the collective."""
-    most, usable = getattr(strategy, "most_ranks", None), getattr(strategy, "collectives", None)
+    least, most = getattr(strategy, "least_ranks", 1), getattr(strategy, "most_ranks", None)
+    usable = getattr(strategy, "collectives", None)
+    if ranks < least:
+        raise ConfigError(f"strategy {name!r} needs at least {least} ranks, not {ranks}")
     if most is not None and ranks > most:
         raise ConfigError(f"strategy {name!r} has at most {most} rank(s), not {ranks}; use --strategy ddp")
     if usable is not None and collective not in usable:

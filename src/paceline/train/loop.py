@@ -10,6 +10,7 @@ for epoch:
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -52,13 +53,17 @@ class Loop:
     done: int = 0
     """Steps made so far."""
 
-    def __call__(self) -> None:
-        """Train until the planned steps are made or the target is reached."""
+    def __call__(self, serve: Callable[[], None] | None = None) -> None:
+        """Train until the planned steps are made or the target is reached.
+
+        `serve` is what a rank that does not train does while the others train an epoch."""
         self.progress.begin(self.plan)
         for epoch in range(self.plan.epochs):
             self.model.train()
             started = time.monotonic()
-            sums = self._train(epoch)
+            first = self.done
+            sums = self._train(epoch) if serve is None else self._serve(epoch, serve)
+            self.done = first + self._steps_from(first)
             metrics = self._evaluate(epoch, sums, time.monotonic() - started)
             if self.config.target is not None and metrics.accuracy >= self.config.target:
                 break
@@ -70,8 +75,11 @@ class Loop:
         stretch = Stretch(epoch, self.done)
         self.step.correct = 0
         self.clock.resume()
-        for images, labels, count in self.feed.epoch(epoch, self.plan.global_batch, self.strategy.seats):
+        first = self.done
+        for number, seats in self.strategy.turns(self._steps_from(first)):
+            self.done = first + number
             self._set_learning_rate()
+            images, labels, count = self.feed.step(epoch, number, self.plan.global_batch, seats)
             images, labels = images.to(self.device), labels.to(self.device)
             self.clock.lap("data")
             loss = self.step(images, labels, count)
@@ -82,11 +90,21 @@ class Loop:
             self.clock.lap("other")
             if len(stretch) == _STRETCH:
                 stretch = stretch.write(self.journal, self.clock)
-            if self.done == self.plan.steps:
-                break
         stretch.write(self.journal, self.clock)
         sums[1] = self.step.correct
         return sums
+
+    def _serve(self, epoch: int, serve: Callable[[], None]) -> torch.Tensor:
+        """While others train; the whole of it counts as `other`."""
+        self.clock.resume()
+        serve()
+        self.clock.lap("other")
+        Stretch(epoch, self.done).write(self.journal, self.clock, empty=True)
+        return torch.zeros(3, dtype=torch.float64)
+
+    def _steps_from(self, first: int) -> int:
+        """Steps of the epoch that begins after `first` steps."""
+        return min(self.plan.steps_per_epoch, self.plan.steps - first)
 
     def _evaluate(self, epoch: int, sums: torch.Tensor, train_seconds: float) -> Metrics:
         """Replicas agree, then exact metrics; none of it counts as training time."""

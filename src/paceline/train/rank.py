@@ -22,6 +22,7 @@ from paceline.comm.measured import Measured
 from paceline.comm.world import World, joined
 from paceline.config import Plan, RunConfig, config_hash
 from paceline.config.plan import dealt
+from paceline.config.slow import parse_slow
 from paceline.data import Order, Prepared
 from paceline.data.feed import Feed
 from paceline.data.resident import Resident
@@ -32,6 +33,7 @@ from paceline.metrics.journal import Journal
 from paceline.metrics.summary import summarise
 from paceline.registry import COLLECTIVES, STRATEGIES
 from paceline.strategies import Strategy
+from paceline.train.brake import Brake
 from paceline.train.build import build_model, over_all_ranks
 from paceline.train.loop import Loop
 from paceline.train.optimize import make_optimizer
@@ -86,7 +88,7 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
     model = over_all_ranks(model, strategy) if config.sync_batchnorm else model
     module = strategy.attach(model, optimizer)
     torch.manual_seed(world.own_seed(config.seed))
-    feed = Feed(data.train, Order(len(data.train), config.seed), augment=config.augment)
+    feed = _feed(config, plan, data)
     step = Step(
         module,
         strategy,
@@ -95,6 +97,7 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
         micro_batches=config.micro_batches,
         label_smoothing=config.label_smoothing,
         precision=autocast(world.device) if found and found.chosen else full,
+        brake=Brake(parse_slow(config.slow).get(world.rank), world.own_seed(config.seed)),
     )
     progress: Progress = Shown(assignment.folder, quiet=assignment.quiet) if world.rank == 0 else Silent()
     loop = Loop(
@@ -102,19 +105,31 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
         clock, meter, journal, progress, world.device,
     )  # fmt: skip
     journal.write("start", **_start(assignment, place, strategy, model))
-    if found:
-        progress.note(found.line())
-    for notice in (*plan.notices, *([found.line()] if found else [])) if world.rank == 0 else ():
-        journal.write("note", text=notice)
+    if world.rank == 0:
+        _note(journal, progress, plan, found)
     strategy.run(loop)
-    journal.write("end", **_end(loop, meter))
+    journal.write("end", **_end(loop, meter), account=strategy.account())
     strategy.close()
     return collective
 
 
+def _note(journal: Journal, progress: Progress, plan: Plan, found: Probe | None) -> None:
+    """What a user should know goes into the journal; the plan was printed before the ranks started."""
+    said = [found.line()] if found else []
+    for line in said:
+        progress.note(line)
+    for line in (*plan.notices, *said):
+        journal.write("note", text=line)
+
+
+def _feed(config: RunConfig, plan: Plan, data: Resident) -> Feed:
+    parts = plan.trainers if config.parts == "fixed" else 1
+    return Feed(data.train, Order(len(data.train), config.seed, parts=parts), augment=config.augment)
+
+
 def _probe(assignment: Assignment, model: torch.nn.Module, data: Resident, collective: Collective) -> Probe:
     """Is bfloat16 faster for this run's micro-batches? Asked before any layer of the model communicates."""
-    samples = max(dealt(assignment.plan.global_batch, assignment.plan.ranks))
+    samples = max(dealt(assignment.plan.global_batch, assignment.plan.trainers))
     return probe(model, data.shape, data.classes, -(-samples // assignment.config.micro_batches), collective)
 
 
@@ -129,6 +144,7 @@ def _start(
         "boot_id": resources.boot_id(),
         "startup_seconds": now - place.started,
         "lockstep": strategy.lockstep,
+        "in_rounds": strategy.in_rounds,
     }
     if place.rank:
         return line

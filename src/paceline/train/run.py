@@ -9,6 +9,7 @@ imported torch and runs no tensor operation, because a fork after an OpenMP regi
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shlex
@@ -22,7 +23,7 @@ from paceline.atomic import write_json, write_text
 from paceline.config import Plan, RunConfig, config_hash, make_plan, to_toml
 from paceline.data import Prepared, prepare
 from paceline.data.augment import check_augment, parse_augment
-from paceline.errors import ConfigError, RankFailed
+from paceline.errors import ConfigError, RankFailed, UsageError
 from paceline.launch import environment, local
 from paceline.launch.environment import Place
 from paceline.metrics.resources import usable_cores
@@ -73,6 +74,9 @@ def _start_ranks(assignment: Assignment, started: float, tick: Callable[[], None
         failed = {"error": str(error), "rank": error.rank, "details": error.details}
         write_json(assignment.folder / "failed.json", failed)
         raise
+    except UsageError:  # found by a rank, but a mistake is a mistake: nothing was trained, nothing stays
+        _give_back(assignment.folder)
+        raise
 
 
 def announce(config: RunConfig, plan: Plan, prepared: Prepared, folder: Path) -> None:
@@ -120,7 +124,10 @@ def plan_for(config: RunConfig, prepared: Prepared, place: Place | None) -> Plan
     """The plan for this machine and this place in it."""
     local_ranks = place.local_size if place else config.ranks
     nodes = place.nodes if place else 1
-    return make_plan(config, prepared.train_size, usable_cores(), local_ranks=local_ranks, nodes=nodes)
+    trainers = STRATEGIES.load(config.strategy).trainers(config.ranks, config.strategy_options)
+    return make_plan(
+        config, prepared.train_size, usable_cores(), local_ranks=local_ranks, nodes=nodes, trainers=trainers
+    )
 
 
 def claim_folder(config: RunConfig) -> Path:
@@ -150,6 +157,15 @@ def _made(folder: Path, *, exist_ok: bool) -> Path:
     except OSError as error:
         raise ConfigError(f"cannot make the folder {folder}: {os.strerror(error.errno or 0)}") from error
     return folder
+
+
+def _give_back(folder: Path) -> None:
+    """Remove what a run without results wrote; a folder with other files in it stays."""
+    for pattern in ("config.toml", "journal-*.jsonl", "events.out.tfevents.*"):
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _safe(name: str) -> str:

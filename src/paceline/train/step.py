@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy
 from paceline.data.shard import seat_slice
 from paceline.metrics.clock import Clock, Meter
 from paceline.strategies import Strategy
+from paceline.train.brake import Brake
 from paceline.train.precision import full
 
 
@@ -34,6 +35,7 @@ class Step:
         micro_batches: int = 1,
         label_smoothing: float = 0.0,
         precision: Callable[[], AbstractContextManager[object]] = full,
+        brake: Brake | None = None,
     ) -> None:
         self._module = module
         self._strategy = strategy
@@ -42,6 +44,7 @@ class Step:
         self._micro_batches = micro_batches
         self._label_smoothing = label_smoothing
         self._precision = precision
+        self._brake = brake or Brake()
         self.correct = 0
 
     def __call__(self, images: Tensor, labels: Tensor, count: int) -> float:
@@ -72,14 +75,18 @@ class Step:
         return total
 
     def _micro_batch(self, images: Tensor, labels: Tensor, weight: float) -> float:
+        self._brake.forward()
         with self._precision():
             outputs = self._module(images)
             loss = cross_entropy(outputs, labels, reduction="sum", label_smoothing=self._label_smoothing)
+        self._brake.pause()
         self._clock.lap("forward")
         self._clock.move("forward", "communicate", self._meter.take_seconds())
         self._strategy.backward(loss * weight)
         self._clock.lap("backward")
-        self._clock.move("backward", "communicate", self._meter.take_seconds())
+        communicated = self._meter.take_seconds()
+        self._clock.move("backward", "communicate", communicated)
+        self._brake.backward(communicated)
         with torch.no_grad():
             self.correct += int((outputs.argmax(1) == labels).sum())
         return loss.item()

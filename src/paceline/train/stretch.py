@@ -27,9 +27,9 @@ class Stretch:
         self._samples.append(samples)
         self._spans.append(span or (math.nan, math.nan))
 
-    def write(self, journal: Journal, clock: Clock) -> Stretch:
-        """Put the line on disk (nothing for no steps); returns the stretch that follows."""
-        if self._loss:
+    def write(self, journal: Journal, clock: Clock, *, empty: bool = False) -> Stretch:
+        """Put the line on disk (for no steps only where asked to); returns the stretch that follows."""
+        if self._loss or empty:
             at = next((arrived for arrived, _ in self._spans if not math.isnan(arrived)), 0.0)
             journal.write(
                 "steps",

@@ -52,7 +52,7 @@ def test_a_step_larger_than_the_data_is_refused():
     ("config", "cores", "expected"),
     [
         (RunConfig(ranks=4), 2, "more ranks than cores cannot make this faster"),
-        (RunConfig(ranks=2, threads=2), 2, "fight over 2 cores"),
+        (RunConfig(ranks=2, threads=2), 2, "2 ranks × 2 threads share 2 cores"),
         (RunConfig(ranks=3, global_batch=64), 8, "dealt as 22, 21, 21"),
         (RunConfig(target=0.9), 2, "the test set decides"),
     ],

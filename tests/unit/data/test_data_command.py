@@ -68,10 +68,10 @@ def test_prepare_takes_the_options_of_a_set(paceline):
     ("words", "says"),
     [
         ((), "required: ACTION"),
-        (("lst",), "invalid choice: 'lst'"),
+        (("lst",), "ACTION cannot be 'lst'; did you mean 'list'?"),
         (("fetch",), "required: NAME"),
         (("fetch", "mnits"), "did you mean 'mnist'?"),
-        (("fetch", "mnist", "--allow-unverified"), "paceline data fetch: no option '--allow-unverified'"),
+        (("fetch", "mnist", "--allow-unverified"), "paceline: data fetch: no option '--allow-unverified'"),
         (("prepare", "mnist", "--allow-unverifed"), "did you mean '--allow-unverified'?"),
         (("prepare", "synthetic", "--option", "train"), "--option is KEY=VALUE, got 'train'"),
         (("prepare", "synthetic", "--option", "trian=3"), "did you mean 'train'?"),

@@ -77,10 +77,10 @@ def test_synthetic_has_the_asked_shape_and_can_be_learned():
     ("options", "says"),
     [
         ({"shape": "28x28"}, "such as 3x32x32"),
-        ({"shape": 7}, "such as 3x32x32"),
+        ({"shape": 7}, "must be a list, each a whole number or text"),
         ({"shape": (1, 0, 4)}, "at least 1"),
         ({"classes": 0}, "classes must be"),
-        ({"train": 2.5}, "train must be"),
+        ({"train": 2.5}, "train = 2.5 must be a whole number"),
         ({"clases": 3}, "did you mean 'classes'"),
     ],
 )

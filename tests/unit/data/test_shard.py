@@ -81,3 +81,20 @@ def test_impossible_requests_are_one_line(call, says):
     with pytest.raises(ConfigError, match=says) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+@given(size=st.integers(0, 300), parts=st.integers(2, 6), share=st.integers(1, 20), epoch=st.integers(0, 3))
+def test_with_fixed_parts_every_seat_keeps_its_own_samples(size, parts, share, epoch):
+    order = Order(size, 7, parts=parts)
+    seen = [[] for _ in range(parts)]
+    for indices in order.steps(epoch, share * parts):
+        for seat in range(parts):
+            seen[seat] += deal(indices, seat, parts).tolist()
+    for seat in range(parts):
+        cut = seat_slice(size, seat, parts)
+        assert sorted(seen[seat]) == list(range(cut.start, cut.stop))
+
+
+def test_fixed_parts_must_divide_the_step():
+    with pytest.raises(ConfigError, match="do not divide"):
+        Order(10, 0, parts=3).epoch(0, 4)

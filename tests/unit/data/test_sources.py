@@ -49,6 +49,15 @@ def test_one_file_missing(tiny):
         found_in(root=tiny.root)
 
 
+def test_a_named_root_that_holds_a_part_is_not_passed_over(tiny, tmp_path, monkeypatch):
+    shutil.copytree(tiny.root, tmp_path / "variable")
+    monkeypatch.setenv("PACELINE_DATA", str(tmp_path / "variable"))
+    tiny.files[3].unlink()
+    with pytest.raises(DataError, match=rf"mnist: {tiny.files[3]} is missing \(1 of 4 files\)"):
+        found_in(root=tiny.root)
+    assert found_in() == tmp_path / "variable" / "mnist"
+
+
 def test_a_root_that_is_no_folder():
     with pytest.raises(DataError, match="--data-root /no/such is not a folder"):
         found_in(root="/no/such")

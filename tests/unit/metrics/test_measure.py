@@ -33,6 +33,7 @@ def test_rounds_take_turns_in_beginning():
         (6, 1, 6, 0.96875),
         (7, 1, 7, 0.984375),
         (9, 2, 8, 0.9609375),
+        (2001, 957, 1045, 0.950872),  # 2 ** 2000 is no float
     ],
 )
 def test_interval_of_known_orders(n, low, high, confidence):

@@ -133,3 +133,18 @@ def test_the_extension_takes_what_it_can(monkeypatch):
     assert _kernels.takes(x)
     monkeypatch.setattr(_kernels, "_core", None)
     assert not _kernels.takes(x) and not _kernels.available()
+
+
+def test_a_count_that_is_not_read_gives_the_same():
+    """As on a GPU, where reading a number waits for all that was computed before."""
+    x, dy = torch.randn(2, 9, 4)
+    message = torch.zeros(9, dtype=torch.float64)
+    _arithmetic.statistics(x, message)
+    found = []
+    for count in (9.0, message[-1].clone()):
+        running = torch.zeros(4), torch.ones(4)
+        y, kept = _arithmetic.normalise(x, message, count, None, None, running, 1e-5, 0.1)
+        sums = torch.zeros(9, dtype=torch.float64)
+        _arithmetic.sums(dy, x, kept, sums, None, (False, False))
+        found.append([y, *running, _arithmetic.gradient(dy, x, sums, kept, None, count)])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))

@@ -96,6 +96,20 @@ def test_a_warning_is_said_once(study):
     assert [where for _, where in crowded.texts] == ["6 runs"]
 
 
+def test_what_is_said_of_a_group_is_not_said_of_its_runs_again(tmp_path):
+    folder = make_study(tmp_path / "study")
+    codes = [notice.code for notice in notices(load([folder]))]
+    for path in folder.rglob("summary.json"):
+        said = json.loads(path.read_text())
+        said["warnings"] = ["oversubscribed: 4 ranks × 1 thread share 2 cores", "own: of a run"]
+        path.write_text(json.dumps(said))
+    found = {notice.code: notice.texts for notice in notices(load([folder]))}
+    assert "own" in found
+    assert ("oversubscribed" in codes) and not any(
+        "1 thread share" in text for text, _ in found["oversubscribed"]
+    )
+
+
 def test_refusals_for_the_same_reason_are_one_line(tmp_path):
     study = load([make_study(tmp_path / "study", scalings=("strong",), ranks=(2, 4), repeats=1)])
     (refused,) = (notice for notice in notices(study) if notice.code == "not fitted")

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from made_study import make_run, make_study, summary
 from paceline.report import canvas, plots, scaling_plots, svg
@@ -48,6 +49,17 @@ def test_there_is_a_figure_for_each_group_or_scaling(drawings):
         "efficiency": 2,
     }
     assert len({drawing.name for drawing in drawings}) == len(drawings)
+
+
+def test_the_name_of_the_upright_axis_is_inside_and_beside_its_numbers():
+    """Labels of five letters (100.0) are the widest there are."""
+    figure, axes = canvas.panel("train accuracy (%)", "epoch")
+    axes.set_ylim(80, 100)
+    axes.set_yticks([97.5, 100.0], ["97.5", "100.0"])
+    FigureCanvasAgg(canvas.finish(figure, axes)).draw()
+    name = axes.yaxis.label.get_window_extent()
+    assert name.x0 >= 0
+    assert name.x1 <= min(tick.get_window_extent().x0 for tick in axes.get_yticklabels())
 
 
 def test_the_descriptions_hold_the_numbers(study):

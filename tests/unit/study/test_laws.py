@@ -104,6 +104,25 @@ def test_growing_overhead_is_usl():
     assert found.knee == pytest.approx(7, abs=0.5)
 
 
+UNSURE = {1: [10.0, 14.0, 9.0], 2: [8.0, 9.0, 13.0], 4: [9.0, 15.0, 8.0]}
+
+
+def test_what_the_repeats_do_not_show_is_not_recommended():
+    found = analyse(UNSURE, scaling="strong")
+    assert found.speedup[2] > 1 > found.speedup_interval[2][0]
+    assert found.law is None
+    assert found.recommended == 1
+    assert "the repeats do not show that anything is faster than 1 rank: 2 ranks 0." in found.verdict
+    assert found.verdict.endswith("Stay with 1 rank, or repeat more on an idle machine.")
+
+
+def test_a_rank_count_that_is_surely_faster_is_recommended_before_one_that_may_be():
+    found = analyse({1: [10.0, 10.1, 9.9], 2: [6.0, 6.1, 5.9], 4: [2.0, 9.0, 20.0]}, scaling="strong")
+    assert found.speedup_interval[2][0] > 1 > found.speedup_interval[4][0]
+    assert found.recommended == 2
+    assert "Use 2 ranks: 1.67 times as fast at an efficiency of 0.83, the fastest" in found.verdict
+
+
 def test_turning_back_is_usl_even_with_one_measurement_each():
     """One degree of freedom leaves the F-test no power; that 8 ranks are slower than 4 needs none."""
     found = analyse({1: 10.0, 2: 5.5, 4: 4.4, 8: 6.5}, scaling="strong")
@@ -224,8 +243,9 @@ def test_change():
     "times, also, said",
     [
         ({}, {}, "no times: give at least one"),
-        ({1: 0.0}, {}, "time 1=0: ranks are 1 or more, each number above 0"),
-        ({0: 1.0}, {}, "time 0=1: ranks are 1 or more"),
+        ({100_001: 3.0}, {}, "ranks are 1 to 100,000"),
+        ({1: 0.0}, {}, "time 1=0: ranks are 1 to 100,000, each number above 0"),
+        ({0: 1.0}, {}, "time 0=1: ranks are 1 to 100,000"),
         ({1: float("nan")}, {}, "time 1=nan"),
         ({1: [3.0, float("inf")]}, {}, "time 1=3,inf"),
         ({1: []}, {}, "time 1="),

@@ -94,7 +94,7 @@ def test_repeats_of_a_change(capsys):
         (["-1=3"], "no option '-1'"),
         (["1=x"], "time '1=x': 'x' is not a number"),
         (["1="], "time '1=': '' is not a number"),
-        (["1=3", "1=4"], "1 ranks came before"),
+        (["1=3", "1=4"], "time '1=4': 1 came before"),
         (["1=0"], "each number above 0"),
         (["1=3", "--accuracy", "1"], "--accuracy '1': give RANKS=NUMBER"),
         (["1=3", "--scaling", "medium"], "strong"),

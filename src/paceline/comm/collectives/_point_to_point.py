@@ -21,10 +21,9 @@ from torch import Tensor
 
 from paceline.comm.calls import DTYPES
 from paceline.comm.collectives._base import Collective, Operation
-from paceline.comm.links import Link
+from paceline.comm.links import Link, make_link
 from paceline.comm.world import World
 from paceline.errors import ConfigError
-from paceline.registry import LINKS
 
 _COMBINE: dict[Operation, Callable[..., Tensor]] = {
     "sum": torch.add,
@@ -78,7 +77,7 @@ class PointToPoint(Collective):
 
     def __init__(self, world: World, *, link: str = "torch_p2p") -> None:
         super().__init__(world)
-        self.link: Link = LINKS.make(link, world)
+        self.link: Link = make_link(link, world)
 
     def all_reduce_(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
         arithmetic = Arithmetic(flat.dtype, operation, self.size)

@@ -93,6 +93,12 @@ class Shm(Collective):
         return rows
 
     def reduce_scatter(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
+        return self._scattered(flat, operation, lent=False)
+
+    def reduce_scatter_lent(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
+        return self._scattered(flat, operation, lent=True)
+
+    def _scattered(self, flat: Tensor, operation: Operation, *, lent: bool) -> Tensor:
         self._check(flat)
         if flat.dtype not in _DTYPE or flat.dtype == torch.bool:
             return super().reduce_scatter(flat, operation)
@@ -100,9 +106,8 @@ class Shm(Collective):
         length, more = divmod(whole.numel(), self.size)
         mine = torch.empty(length + (self.rank < more), dtype=flat.dtype)
         number = _DTYPE[flat.dtype]
-        if self._core.reduce_scatter(
-            whole.data_ptr(), mine.data_ptr(), whole.numel(), number, self._operations[operation]
-        ):
+        x = whole.data_ptr(), mine.data_ptr(), whole.numel(), number, self._operations[operation], lent
+        if self._core.reduce_scatter(*x):
             self._group.fail()
         return mine
 

@@ -2,5 +2,6 @@
 
 from paceline.comm.links._base import Link, Message
 from paceline.comm.links._counted import Counted
+from paceline.comm.links._slowed import make_link
 
-__all__ = ["Counted", "Link", "Message"]
+__all__ = ["Counted", "Link", "Message", "make_link"]

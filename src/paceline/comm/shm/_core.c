@@ -524,7 +524,8 @@ static int all_gather(Group *g, const char *data, char *rows, size_t bytes, size
     return FINE;
 }
 
-static int reduce_scatter(Group *g, const char *data, char *out, size_t n, int dtype, int64_t operation) {
+/* `lent`: nobody changes the data before the next barrier, so nobody has to be waited for here. */
+static int reduce_scatter(Group *g, const char *data, char *out, size_t n, int dtype, int64_t operation, int lent) {
     if (begin(g)) return g->broken;
     size_t size = SIZE[dtype], offset = 0, mine = part(n, g->ranks, g->rank);
     size_t length = part(n, g->ranks, g->rank + 1) - mine, longest = part(n, g->ranks, 1);
@@ -536,7 +537,7 @@ static int reduce_scatter(Group *g, const char *data, char *out, size_t n, int d
         for (int r = 0; r < g->ranks; r++) sources[r] = in_region(g, region, r, offset) + mine * size;
         combine(out, NULL, 0, sources, g->ranks, length, dtype, plain(operation));
         g->round++;
-        return barrier(g);
+        return lent ? FINE : barrier(g);
     }
     size_t piece = g->chunk / size / (size_t)g->ranks, done = 0; /* each buffer holds a piece for every rank */
     do {
@@ -717,9 +718,10 @@ static PyObject *shared_all_gather(PyObject *object, PyObject *const *args, Py_s
 
 static PyObject *shared_reduce_scatter(PyObject *object, PyObject *const *args, Py_ssize_t given) {
     Shared *self = (Shared *)object;
-    long long x[5]; /* data, out, elements, dtype, operation */
-    if (take(args, given, 5, x) < 0 || checked(self, x[2], x[3], x[4], 0) < 0) return NULL;
-    RUN(reduce_scatter(&self->g, (const char *)(intptr_t)x[0], (char *)(intptr_t)x[1], (size_t)x[2], (int)x[3], x[4]))
+    long long x[6]; /* data, out, elements, dtype, operation, lent */
+    if (take(args, given, 6, x) < 0 || checked(self, x[2], x[3], x[4], 0) < 0) return NULL;
+    RUN(reduce_scatter(&self->g, (const char *)(intptr_t)x[0], (char *)(intptr_t)x[1], (size_t)x[2], (int)x[3], x[4],
+                       (int)x[5]))
 }
 
 static PyObject *shared_barrier(PyObject *object, PyObject *none) {

@@ -86,6 +86,10 @@ class Group:
             _LEFT: f"closed its collective while rank {self._world.rank} waited for it in {mine}",
             _SILENT: f"did not come to {mine} within {self._world.deadline:g} s",
         }[state]
+        if culprit == self._world.rank:  # it was stopped or starved, and goes on after the others gave it up
+            reason = (
+                f"was given up by a rank that had waited {self._world.deadline:g} s for it; now in {mine}"
+            )
         last = calls[culprit]
         seen = f"; its last call was {last}" if last.number and last.number < number else ""
         raise RankFailed(culprit, reason + seen)

@@ -1,0 +1,202 @@
+"""The serving side of parameter_server: a thread a trainer, one set of parameters, one lock.
+
+    thread of trainer t    recv push ─▶ [ lock: policy, update, copy of the parameters ] ─▶ send pull
+                                          └ may wait: for a round (sync), for the slowest (ssp)
+
+A thread waits in a socket or at the condition, both without Python's interpreter lock. The pull is a copy
+made under the lock, so what a trainer gets is one version and never half of two.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.comm.links import Link
+from paceline.errors import RankFailed
+from paceline.strategies._periods import counted, counts
+from paceline.strategies._server_messages import END, Message
+
+
+class Policy(ABC):
+    """When a push becomes an update, and when its trainer is answered. Called with the lock held."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+
+    @abstractmethod
+    def pushed(self, trainer: int, push: Message) -> Callable[[], bool]:
+        """Take a push; returns what must be true before the trainer is answered."""
+
+    def left(self, trainer: int) -> None:  # noqa: B027 - most policies have nothing to do then
+        """A trainer's epoch is over."""
+
+
+class Sync(Policy):
+    """One update by the mean of a round; a round is all trainers, or all but the `backup` slowest."""
+
+    def __init__(self, shelf: Shelf, backup: int) -> None:
+        super().__init__(shelf)
+        self._backup = backup
+        self._round: dict[int, Message] = {}
+
+    def pushed(self, trainer: int, push: Message) -> Callable[[], bool]:
+        if push.version < self.shelf.version:  # its round was closed without it
+            self.shelf.dropped += 1
+            return lambda: True
+        self._round[trainer] = push
+        self._close_round()
+        return lambda: self.shelf.version > push.version
+
+    def left(self, trainer: int) -> None:
+        self._close_round()
+
+    def _close_round(self) -> None:
+        if not self._round or len(self._round) < max(1, len(self.shelf.active) - self._backup):
+            return
+        pushes = [self._round[trainer] for trainer in sorted(self._round)]
+        mean = self.shelf.gradient.copy_(pushes[0].values)
+        for push in pushes[1:]:
+            mean.add_(push.values)
+        mean.div_(len(pushes))
+        self.shelf.released_by = next(reversed(self._round))  # the last one in the order of their coming
+        self._round.clear()
+        self.shelf.staleness[0] += len(pushes)
+        self.shelf.update(pushes[0].rates)
+
+
+class Async(Policy):
+    """An update a push; `bound` steps ahead of the slowest at most (None: any number)."""
+
+    def __init__(self, shelf: Shelf, bound: int | None, *, by_staleness: bool) -> None:
+        super().__init__(shelf)
+        self._bound = bound
+        self._by_staleness = by_staleness
+        self._steps: Counter[int] = Counter()
+
+    def pushed(self, trainer: int, push: Message) -> Callable[[], bool]:
+        old = self.shelf.version - push.version
+        self.shelf.staleness[old] += 1
+        self.shelf.gradient.copy_(push.values)
+        self.shelf.update([rate / (1 + old) if self._by_staleness else rate for rate in push.rates])
+        before = self._slowest()
+        self._steps[trainer] += 1
+        if self._slowest() > before:
+            self.shelf.released_by = trainer
+        bound = self._bound
+        return lambda: bound is None or self._steps[trainer] - self._slowest() <= bound
+
+    def _slowest(self) -> int:
+        return min((self._steps[trainer] for trainer in self.shelf.active), default=0)
+
+    def left(self, trainer: int) -> None:
+        if not self.shelf.active:
+            self._steps.clear()
+
+
+class Shelf:
+    """The parameters of one server, their version, and what is counted about them."""
+
+    def __init__(self, values: Tensor, gradient: Tensor, optimizer: torch.optim.Optimizer) -> None:
+        self.values = values
+        self.gradient = gradient
+        self.version = 0
+        self.active: set[int] = set()
+        self.dropped = 0
+        self.staleness: Counter[int] = Counter()
+        self.released_by = 0
+        """Whose push the others had been waiting for."""
+        self.waited_for: defaultdict[int, float] = defaultdict(float)
+        self.pieces = 0
+        """The next piece of the epoch that nobody has taken."""
+        self._optimizer = optimizer
+
+    @property
+    def groups(self) -> int:
+        """Of the optimizer; each has its learning rate."""
+        return len(self._optimizer.param_groups)
+
+    def state(self) -> dict[str, Any]:
+        """Version and counts; the optimizer's state is its own."""
+        return {"version": self.version, "dropped": self.dropped, "staleness": counts(self.staleness)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The counterpart of state."""
+        self.version, self.dropped = int(state["version"]), int(state["dropped"])
+        self.staleness = counted(state["staleness"])
+
+    def update(self, rates: Sequence[float]) -> None:
+        """One step of the user's optimizer by `gradient`."""
+        for group, rate in zip(self._optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        self._optimizer.step()
+        self.version += 1
+
+
+class Server:
+    """Answers all trainers of an epoch."""
+
+    def __init__(self, link: Link, trainers: int, shelf: Shelf, policy: Policy, *, deadline: float) -> None:
+        self._link = link
+        self._trainers = range(trainers)
+        self._shelf = shelf
+        self._policy = policy
+        self._deadline = deadline
+        self._changed = threading.Condition()
+        self._failed: BaseException | None = None
+
+    def serve(self) -> None:
+        """Returns when every trainer has said that its epoch is over."""
+        self._shelf.active = set(self._trainers)
+        self._shelf.pieces = len(self._trainers)  # the first ones are dealt
+        threads = [
+            threading.Thread(target=self._attend, args=(trainer,), name=f"trainer-{trainer}", daemon=True)
+            for trainer in self._trainers
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._failed is not None:
+            raise self._failed
+
+    def _attend(self, trainer: int) -> None:
+        torch.set_grad_enabled(False)  # a new thread begins with it on
+        try:
+            values = self._shelf.values
+            push, pull = (Message(len(values), self._shelf.groups, values.dtype) for _ in "ab")
+            while True:
+                self._link.recv(push.flat, trainer)
+                with self._changed:
+                    if push.kind == END:
+                        self._shelf.active.discard(trainer)
+                        self._policy.left(trainer)
+                        self._changed.notify_all()
+                        return
+                    self._answer(trainer, push, pull)
+                self._link.send(pull.flat, trainer)
+        except BaseException as error:  # whoever serves hears it
+            with self._changed:
+                self._failed = self._failed or error
+                self._changed.notify_all()
+
+    def _answer(self, trainer: int, push: Message, pull: Message) -> None:
+        ready = self._policy.pushed(trainer, push)
+        self._changed.notify_all()
+        came = time.monotonic()
+        if not self._changed.wait_for(lambda: self._failed is not None or ready(), self._deadline):
+            raise RankFailed(min(self._shelf.active), f"let others wait for {self._deadline:g} s")
+        if self._failed is not None:
+            raise self._failed
+        if self._shelf.released_by != trainer:
+            self._shelf.waited_for[self._shelf.released_by] += time.monotonic() - came
+        pull.values.copy_(self._shelf.values)
+        pull.stamp(self._shelf.pieces, self._shelf.version)
+        self._shelf.pieces += 1

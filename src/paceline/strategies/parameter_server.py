@@ -1,0 +1,230 @@
+"""parameter_server: some ranks keep the parameters, the others train and ask them.
+
+    trainer 0   forward ─ backward ─▶ push gradient ─┐   ┌─▶ pull parameters ─ forward …
+    trainer 1   forward ─ backward ─▶ push gradient ─┼─▶ │   update (optimizer, momentum) at the server
+    trainer 2   forward ─ backward ─▶ push gradient ─┘   └─▶ pull parameters ─ forward …
+
+mode     the server answers a push …                                       parameters are old by
+sync     when the gradients of all trainers are there: one update by their mean        nothing
+         `backup` = k: when all but the k slowest are there; those are dropped
+async    at once, after an update by this gradient alone                               any number of updates
+ssp      as async, but a trainer more than `staleness` steps ahead of the slowest waits    about that many
+
+Cost of a step: a trainer sends one push and receives one pull, each as long as the parameters plus a stamp of
+16 bytes. A server moves as much for every trainer: its link is the bottleneck, so parameters can be cut over
+`servers` = s ranks (the last ones of the world), each of which keeps 1/s. Servers train nothing.
+
+momentum          the velocity is the server's; async and ssp lower it by the rule of _momentum.py ("scaled")
+lr_by_staleness   async and ssp: an update by a gradient that is s updates old is made with lr / (1 + s)
+turns             claimed: a trainer takes the next piece of the epoch when it is ready, so a slow one takes
+                  fewer (async, ssp); dealt: each has the same number of steps (sync; by choice elsewhere)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from paceline.comm.collectives import Collective
+from paceline.comm.links import Counted, make_link
+from paceline.comm.world import World
+from paceline.data.shard import seat_slice
+from paceline.errors import ConfigError, one_of
+from paceline.metrics.clock import Meter
+from paceline.strategies._base import Loop, Seats, Strategy
+from paceline.strategies._flat import check_element_wise, flattened, next_places
+from paceline.strategies._momentum import MOMENTA, scale_momentum_
+from paceline.strategies._periods import counts
+from paceline.strategies._server import Async, Policy, Server, Shelf, Sync
+from paceline.strategies._server_messages import END, PUSH, Message
+
+MODES = ("sync", "async", "ssp")
+TURNS = ("auto", "claimed", "dealt")
+
+
+class ParameterServer(Strategy):
+    """The last `servers` ranks keep the parameters and train nothing.
+
+    `mode`: sync, async, or ssp with its bound `staleness`; `backup`: slowest gradients of a round that are
+    dropped (sync); `lr_by_staleness`: lr / (1 + staleness); `momentum` (async, ssp): scaled with the number
+    of trainers, or given; `turns`: claimed or dealt; `link`: what is sent over; `element_wise`: trust an
+    optimizer of your own."""
+
+    lockstep: ClassVar[bool] = False
+    in_rounds: ClassVar[bool] = False
+    least_ranks: ClassVar[int] = 2
+
+    def __init__(
+        self,
+        world: World,
+        collective: Collective,
+        meter: Meter,
+        *,
+        servers: int = 1,
+        mode: str = "sync",
+        staleness: int = 4,
+        backup: int = 0,
+        lr_by_staleness: bool = False,
+        momentum: str = "scaled",
+        turns: str = "auto",
+        link: str = "torch_p2p",
+        element_wise: bool = False,
+    ) -> None:
+        super().__init__(world, collective, meter)
+        one_of("parameter_server: mode", mode, MODES)
+        one_of("parameter_server: momentum", momentum, MOMENTA)
+        one_of("parameter_server: turns", turns, TURNS)
+        self._trainers = trainers_of(world.size, servers)
+        if not 0 <= backup < self._trainers:
+            raise ConfigError(f"parameter_server: backup = {backup} must be 0 to {self._trainers - 1}")
+        if staleness < 0:
+            raise ConfigError(f"parameter_server: staleness = {staleness} must be at least 0")
+        if mode == "sync" and turns == "claimed":
+            raise ConfigError("parameter_server: sync gives every trainer the same turns; leave out turns")
+        self._servers = servers
+        self._mode = mode
+        self._bound = staleness
+        self._backup = backup
+        self._by_staleness = lr_by_staleness
+        self._claims = turns == "claimed" or (turns == "auto" and mode != "sync")
+        self._scales = momentum == "scaled" and mode != "sync"
+        self._trusted = element_wise
+        self._link = Counted(make_link(link, world))
+        self._at = (min(world.rank, self._trainers - 1), self._trainers)
+        self._versions = [0] * servers
+
+    @classmethod
+    def trainers(cls, ranks: int, options: Mapping[str, Any]) -> int:
+        return trainers_of(ranks, int(options.get("servers", 1)))
+
+    @property
+    def seat(self) -> tuple[int, int]:
+        return self._at
+
+    @property
+    def _serving(self) -> int | None:
+        """Which server this rank is."""
+        number = self.world.rank - self._trainers
+        return number if number >= 0 else None
+
+    def turns(self, steps: int) -> Iterator[tuple[int, Seats]]:
+        if not self._claims:
+            yield from super().turns(steps)
+            return
+        self._piece = self.world.rank
+        while self._piece < steps * self._trainers:
+            number, seat = divmod(self._piece, self._trainers)
+            self._at = (seat, self._trainers)
+            yield number, [self._at]
+
+    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
+        check_element_wise("parameter_server", model, optimizer, trusted=self._trusted)
+        module = super().attach(model, optimizer)
+        trainable = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+        if len({p.dtype for p in trainable}) != 1:
+            raise ConfigError("parameter_server: the model's parameters have several types; it takes one")
+        total = sum(p.numel() for p in trainable)
+        if self._scales:
+            scale_momentum_(optimizer, self._trainers)
+        self._values, self._gradients = (torch.zeros(total, dtype=trainable[0].dtype) for _ in "vg")
+        self._groups = flattened(optimizer, next_places(self._values), next_places(self._gradients))
+        self._parts = [seat_slice(total, number, self._servers) for number in range(self._servers)]
+        kinds = len(optimizer.param_groups), trainable[0].dtype
+        self._messages = [Message(part.stop - part.start, *kinds) for part in self._parts]
+        if self._serving is not None:
+            self._server = self._serve_part(self._parts[self._serving])
+        return module
+
+    def _serve_part(self, part: slice) -> Server:
+        """The optimizer is left with the parameters of this part alone."""
+        begin = 0
+        for group in self.optimizer.param_groups:
+            length = sum(p.numel() for p in group["params"])
+            mine = slice(max(part.start, begin), min(part.stop, begin + length))
+            begin += length
+            group["params"] = []
+            if mine.start < mine.stop:
+                parameter = nn.Parameter(self._values[mine])
+                parameter.grad = self._gradients[mine]
+                group["params"].append(parameter)
+        self._shelf = Shelf(self._values[part], self._gradients[part], self.optimizer)
+        return Server(self._link, self._trainers, self._shelf, self._policy(), deadline=self.world.deadline)
+
+    def _policy(self) -> Policy:
+        if self._mode == "sync":
+            return Sync(self._shelf, self._backup)
+        bound = self._bound if self._mode == "ssp" else None
+        return Async(self._shelf, bound, by_staleness=self._by_staleness)
+
+    def run(self, loop: Loop) -> None:
+        if self._serving is None:
+            loop()
+        else:
+            loop(self._server.serve)
+
+    def step(self) -> None:
+        """Push every part of the gradient, pull every part of the parameters."""
+        for group in self._groups:
+            group.ready()
+        self.clip()
+        self._push(PUSH)
+        arrived = time.monotonic()
+        for number, (part, message) in enumerate(zip(self._parts, self._messages, strict=True)):
+            self._link.recv(message.flat, self._trainers + number)
+            self._values[part] = message.values
+            self._versions[number] = message.version
+        self.meter.expose(arrived, time.monotonic())
+        self._piece = self._messages[0].piece
+        self._gradients.zero_()
+
+    def _push(self, kind: int) -> None:
+        arrived = time.monotonic()
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        for number, (part, message) in enumerate(zip(self._parts, self._messages, strict=True)):
+            message.values.copy_(self._gradients[part])
+            message.stamp(kind, self._versions[number], rates)
+            self._link.send(message.flat, self._trainers + number)
+            self.meter.add(arrived, time.monotonic(), message.flat.nbytes)
+            arrived = time.monotonic()
+
+    def synchronize(self) -> None:
+        """Trainers say that their epoch is over; then everybody gets every server's part."""
+        if self._serving is None:
+            self._push(END)
+        for number, part in enumerate(self._parts):
+            self.collective.broadcast_(self._values[part], self._trainers + number)
+        super().synchronize()
+
+    def account(self) -> dict[str, Any]:
+        if self._serving is None:
+            return {}
+        return {
+            "staleness": counts(self._shelf.staleness),
+            "dropped_gradients": self._shelf.dropped,
+            "updates": self._shelf.version,
+            "waited_for": [self._shelf.waited_for[rank] for rank in range(self.world.size)],
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Versions; the optimizer, whose state is worth keeping at the servers, is saved with them."""
+        return {"versions": list(self._versions)} if self._serving is None else self._shelf.state()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if self._serving is None:
+            self._versions = [int(version) for version in state["versions"]]
+        else:
+            self._shelf.restore(state)
+
+
+def trainers_of(ranks: int, servers: int) -> int:
+    """How many of the ranks train."""
+    if not 1 <= servers < ranks:
+        raise ConfigError(
+            f"parameter_server: {ranks} rank(s) with servers = {servers} leave nobody to train; "
+            f"use at least {max(2, servers + 1)} ranks"
+        )
+    return ranks - servers
