@@ -24,14 +24,26 @@ LEVELS = {
     **dict.fromkeys(("strategies", "nn", "backend"), 3),
     "train": 4,
     **dict.fromkeys(("library", "study", "report"), 5),
-    "bench": 6,
-    "cli": 7,
-    **dict.fromkeys(("__main__", "__init__"), 8),
+    **dict.fromkeys(("bench", "check"), 6),
+    "doctor": 7,
+    "cli": 8,
+    **dict.fromkeys(("__main__", "__init__"), 9),
 }
 # Single files of level 1 that any package of level 1 may use.
 FOUNDATIONS = {"registry", "atomic", "typed"}
-# In bench the files that ranks run (_name.py) import torch; those that the command line asks do not.
-WITHOUT_TORCH = ("config", "metrics", "report", "launch", "cli", "registry", "errors", "atomic", "typed")
+# In bench and check the files that ranks run (_name.py) import torch; those that the command line asks do not.
+WITHOUT_TORCH = (
+    "config",
+    "metrics",
+    "report",
+    "launch",
+    "cli",
+    "doctor",
+    "registry",
+    "errors",
+    "atomic",
+    "typed",
+)
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc"}
 
 
@@ -42,7 +54,7 @@ def unit_of(path: Path) -> str:
 
 
 def without_torch(path: Path) -> bool:
-    return unit_of(path) in WITHOUT_TORCH or (unit_of(path) == "bench" and path.name[0] != "_")
+    return unit_of(path) in WITHOUT_TORCH or (unit_of(path) in ("bench", "check") and path.name[0] != "_")
 
 
 def imports(path: Path) -> list[tuple[str, bool]]:

@@ -50,32 +50,38 @@ def run(arguments: argparse.Namespace) -> int:
 
 def resolve(arguments: argparse.Namespace) -> tuple[Script, int, int]:
     """(the script, ranks, threads of a rank), with our options found among the script's words."""
-    own, words = taken_out(arguments.arguments, arguments)
-    return Script(own.script, tuple(words), own.module), own.ranks, own.threads or threads_for(own.ranks)
+    own = Parser(prog="paceline run", add_help=False, argument_default=argparse.SUPPRESS)
+    _add_own(own)
+    found, words = taken_out(own, arguments.arguments, arguments)
+    return (
+        Script(found.script, tuple(words), found.module),
+        found.ranks,
+        found.threads or threads_for(found.ranks),
+    )
 
 
-def taken_out(words: Sequence[str], arguments: argparse.Namespace) -> tuple[argparse.Namespace, list[str]]:
+def taken_out(
+    own: Parser, words: Sequence[str], arguments: argparse.Namespace
+) -> tuple[argparse.Namespace, list[str]]:
     """Our options that stand after the script, and the script's own words in their order."""
     cut = words.index("--") if "--" in words else len(words)
-    parser = Parser(prog="paceline run", add_help=False, argument_default=argparse.SUPPRESS)
-    _add_own(parser)
-    own, rest = parser.parse_known_args(words[:cut], arguments)
-    return own, [*rest, *words[cut + 1 :]]
+    found, rest = own.parse_known_args(words[:cut], arguments)
+    return found, [*rest, *words[cut + 1 :]]
 
 
 def _add_own(parser: argparse.ArgumentParser) -> None:
     suppressed = parser.argument_default is argparse.SUPPRESS
     parser.add_argument(
-        "--ranks", type=_count, metavar="N", help="processes to start (default: 1)",
+        "--ranks", type=count, metavar="N", help="processes to start (default: 1)",
         default=argparse.SUPPRESS if suppressed else 1,
     )  # fmt: skip
     parser.add_argument(
-        "--threads", type=_count, metavar="N", help="threads of a rank (default: usable cores / ranks)",
+        "--threads", type=count, metavar="N", help="threads of a rank (default: usable cores / ranks)",
         default=argparse.SUPPRESS if suppressed else None,
     )  # fmt: skip
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ConfigError(f"{text!r} is not a number of ranks or threads; give 1 or more")
     return int(text)

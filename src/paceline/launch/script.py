@@ -12,11 +12,13 @@ written at once and whole.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import runpy
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -65,14 +67,21 @@ def serve_store(port: int, listen_fd: int) -> object:
     )
 
 
-def run_script(script: Script, place: Place) -> None:
-    """Become the script; returns when it ended well, `sys.exit()` and `sys.exit(0)` included."""
+def run_script(
+    script: Script,
+    place: Place,
+    around: Callable[[Place], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
+) -> None:
+    """Become the script; returns when it ended well, `sys.exit()` and `sys.exit(0)` included.
+
+    `around(place)` is entered before it begins and left when it has ended, however it did."""
     os.environ.update(place.variables(), **_SERVED)
     sys.argv = [script.name, *script.arguments]
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]
     try:
-        _execute(script)
+        with around(place):
+            _execute(script)
     except SystemExit as done:
         if done.code not in (None, 0):
             raise
