@@ -82,7 +82,7 @@ def _time_cells(row: Row) -> list[str]:
         *(_us(row[f"{key}_us"]) for key in ("forward", "backward", "update", "step", "compute", "outside")),
         f"{_us(row['outside_low_us'])} – {_us(row['outside_high_us'])}",
         formats.times(row["times_reference"]),
-        formats.NONE if quotient[0] is None else formats.between(quotient),
+        formats.NONE if None in quotient else formats.between(quotient),
         formats.count(row["collectives_a_step"]),
         formats.bytes_(row["bytes_a_step"]),
     ]
