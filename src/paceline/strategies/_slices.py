@@ -10,6 +10,8 @@ vectorised part of the optimizer's loop for every number of ranks: the same bits
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,6 +93,12 @@ def one_copy_of(
             parameter.data = view
     collective.barrier()
     return values
+
+
+def give_back_freed() -> None:
+    """The private parameters are free now, but glibc keeps such memory (ResNet-18: 37 MB in every rank)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def tree_sum(parts: list[Tensor]) -> Tensor:
