@@ -78,7 +78,8 @@ def others(
             for operation in ("sum", "max"):
                 found[length, kind, "reduce_scatter", operation] = collective.reduce_scatter(mine, operation)
                 lent = collective.allocate(length, mine.dtype, mine.device).copy_(mine)
-                found[length, kind, "lent", operation] = collective.reduce_scatter_lent(lent, operation)
+                out = torch.empty_like(found[length, kind, "reduce_scatter", operation])
+                found[length, kind, "lent", operation] = collective.reduce_scatter_lent(lent, out, operation)
                 collective.barrier()
                 lent.zero_()
             found[length, kind, "allocated"] = _same_when_allocated(collective, mine)

@@ -49,8 +49,8 @@ class Background(Collective):
     def reduce_scatter(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
         return self._engine.call(lambda: self._inner.reduce_scatter(flat, operation))
 
-    def reduce_scatter_lent(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
-        return self._engine.call(lambda: self._inner.reduce_scatter_lent(flat, operation))
+    def reduce_scatter_lent(self, flat: Tensor, out: Tensor, operation: Operation = "sum") -> Tensor:
+        return self._engine.call(lambda: self._inner.reduce_scatter_lent(flat, out, operation))
 
     def barrier(self) -> None:
         self._engine.call(self._inner.barrier)

@@ -89,10 +89,10 @@ class Collective(ABC):
         whole = self.all_reduce_(flat.clone(), operation)
         return whole.tensor_split(self.size)[self.rank].clone()
 
-    def reduce_scatter_lent(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
-        """The same of a tensor that nobody changes until all have come to the next `barrier`: it is lent to
-        the other ranks, which saves a meeting where they read it in place."""
-        return self.reduce_scatter(flat, operation)
+    def reduce_scatter_lent(self, flat: Tensor, out: Tensor, operation: Operation = "sum") -> Tensor:
+        """The same into `out`, of a tensor that nobody changes until all have come to the next `barrier`: it
+        is lent to the other ranks, which saves a meeting where they read it in place."""
+        return out.copy_(self.reduce_scatter(flat, operation))
 
     def allocate(self, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         """A flat tensor of zeros for repeated use; all ranks allocate the same, in the same order."""

@@ -85,8 +85,8 @@ class Auto(Collective):
     def reduce_scatter(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
         return self._for(flat).reduce_scatter(flat, operation)
 
-    def reduce_scatter_lent(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
-        return self._for(flat).reduce_scatter_lent(flat, operation)
+    def reduce_scatter_lent(self, flat: Tensor, out: Tensor, operation: Operation = "sum") -> Tensor:
+        return self._for(flat).reduce_scatter_lent(flat, out, operation)
 
     def allocate(self, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         return self._pick(dtype, length * dtype.itemsize).allocate(length, dtype, device)
