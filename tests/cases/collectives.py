@@ -158,6 +158,12 @@ def _team(world: World, members: tuple[int, ...], name: str) -> list[Collective]
     return [COLLECTIVES.make(each, part) for each in (name, "native")]
 
 
+def agreed(world: World) -> list[str]:
+    """What rank 0 said, each time it was asked; it goes ahead of the others."""
+    time.sleep(0.05 * world.rank)
+    return [world.agree("a name", f"{world.rank}: {number}") for number in range(3)]
+
+
 def nans(world: World, name: str, options: dict) -> list[torch.Tensor]:
     """Only the last rank has one."""
     collective = COLLECTIVES.make(name, world, options=options)
