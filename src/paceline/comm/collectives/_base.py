@@ -55,6 +55,8 @@ class Collective(ABC):
     """Does it compare the ranks' calls by itself, at every call? Then nobody else has to."""
     link: Link | None = None
     """What it sends over, where that is a link; a decorator that counts may take its place."""
+    uses: tuple[str, ...] = ()
+    """The names of those that it sends over, where it has chosen them."""
 
     @classmethod
     def unavailable(cls) -> str | None:

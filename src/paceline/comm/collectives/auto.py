@@ -8,12 +8,14 @@
 
 Candidates are the registry's collectives that say so, those that cannot be constructed left out, and across
 nodes those of one node too. Cost: one measurement of about 1.5 s per machine, version and number of ranks
-(PACELINE_AUTO_SECONDS; rank 0 says so); afterwards one look-up a call, about 1 µs, and no message.
+(PACELINE_AUTO_SECONDS; rank 0 says so); afterwards one look-up a call, about 1 µs, and no message. One rank
+alone measures nothing and takes the first that can be had.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import statistics
@@ -72,6 +74,7 @@ class Auto(Collective):
             kind: {size: self._available(name) for size, name in row.items()} for kind, row in kept.items()
         }
         self.asynchronous = any(each.asynchronous for each in self._inner.values())  # type: ignore[misc]
+        self.uses = tuple(sorted(self._inner)) if self.size > 1 else ()
 
     def all_reduce_(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
         return self._for(flat).all_reduce_(flat, operation)
@@ -97,6 +100,12 @@ class Auto(Collective):
     def barrier(self) -> None:
         self._pick(torch.float32, 0).barrier()
 
+    def labelled(self, label: str) -> Collective:
+        other = copy.copy(self)
+        other._chosen = {}
+        other._inner = {name: each.labelled(label) for name, each in self._inner.items()}
+        return other
+
     def close(self) -> None:
         for collective in self._inner.values():
             collective.close()
@@ -118,7 +127,7 @@ class Auto(Collective):
         """Measure together; rank 0 keeps the table for the next time."""
         world, began = self._world, time.monotonic()
         budget = _budget()
-        everything = self._inner = _make(world, names)
+        everything = self._inner = _make(world, names, most=1 if world.size == 1 else None)
         if len(everything) == 1:  # nothing to choose from
             return {kind: dict.fromkeys(sizes, *everything) for kind, sizes in SIZES.items()}
         if world.rank == 0:
@@ -211,10 +220,12 @@ def candidates(world: World) -> list[str]:
     return found
 
 
-def _make(world: World, names: Sequence[str]) -> dict[str, Collective]:
-    """Those that every rank could construct."""
-    made = {}
+def _make(world: World, names: Sequence[str], most: int | None = None) -> dict[str, Collective]:
+    """Those that every rank could construct, the first `most` of them."""
+    made: dict[str, Collective] = {}
     for name in names:
+        if len(made) == most:
+            break
         collective = None
         with contextlib.suppress(PacelineError, ImportError, OSError):
             collective = COLLECTIVES.make(name, world)
@@ -255,8 +266,7 @@ def _kept(world: World, key: dict[str, Any], names: Sequence[str]) -> Choices | 
         with contextlib.suppress(OSError, UnicodeDecodeError):
             found = decode(path_of(cache_folder(), key).read_text(encoding="utf-8"), key, names)
             text = json.dumps(found) if found else ""
-    number = world.store.add(f"auto/{world.rank}", 1)  # a world may hold several; their texts may differ
-    text = world.agree(f"auto/table {number}", text)
+    text = world.agree("auto's table", text)
     return as_choices(json.loads(text)) if text else None
 
 
