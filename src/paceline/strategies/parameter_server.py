@@ -219,6 +219,9 @@ class ParameterServer(Strategy):
         else:
             self._shelf.restore(state)
 
+    def close(self) -> None:
+        self._link.close()
+
 
 def trainers_of(ranks: int, servers: int) -> int:
     """How many of the ranks train."""

@@ -107,6 +107,18 @@ def test_closing_finishes_what_is_queued_and_ends_the_thread(slow, background):
         background.start(torch.zeros(2))
 
 
+def test_a_rank_that_fails_does_not_wait_for_the_others_first(slow):
+    background = Background(slow, deadline=3600)
+    background.start(torch.zeros(2))
+    with pytest.raises(OSError, match="mine"):
+        try:
+            raise OSError("mine")
+        finally:
+            background.close()
+    slow.gate.set()
+    background.close()
+
+
 def test_the_last_tensor_is_not_kept(slow, background):
     import weakref
 
