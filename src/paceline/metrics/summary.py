@@ -179,6 +179,7 @@ def _identity(story: Story) -> dict[str, Any]:
         "name": f"{config['strategy']} {config['collective']} p={plan['ranks']}",
         "scaling": start.get("scaling"),
         **{name: config[name] for name in copied},
+        "collective_uses": start.get("collective_uses", ""),
         "ranks": plan["ranks"],
         "nodes": plan["nodes"],
         "threads_per_rank": plan["threads_per_rank"],

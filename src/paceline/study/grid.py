@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.config import RunConfig, config_hash, merged
+from paceline.config.run import usual_collective
 from paceline.config.study import StudyConfig
 from paceline.errors import ConfigError
 from paceline.registry import STRATEGIES
@@ -46,10 +47,16 @@ class Cell:
 def expand(study: StudyConfig, source: str = "study") -> list[Cell]:
     """All cells, checked; an impossible one is a one-line error that names it."""
     shared = merged(RunConfig, study.run, source=f"{source} [run]")
-    axes = (range(study.repeats), study.scaling, study.strategies, study.collectives, study.batches)
+    pairs = [
+        (strategy, collective)
+        for strategy in study.strategies
+        for collective in study.collectives or [usual_collective(STRATEGIES.load(strategy))]
+    ]
     cells = [
         _cell(shared, repeat, scaling, strategy, collective, batch, ranks)
-        for repeat, scaling, strategy, collective, batch in itertools.product(*axes)
+        for repeat, scaling, (strategy, collective), batch in itertools.product(
+            range(study.repeats), study.scaling, pairs, study.batches
+        )
         for ranks in study.ranks
         if _possible(strategy, collective, ranks)
     ]

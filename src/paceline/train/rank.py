@@ -7,6 +7,7 @@ and position alone, and only what must differ between ranks (dropout) is seeded 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from dataclasses import dataclass
@@ -58,27 +59,35 @@ class Assignment:
 def run_rank(assignment: Assignment, place: Place) -> None:
     """Join, train, record; rank 0 merges the journals when all are complete."""
     torch.set_num_threads(assignment.plan.threads_per_rank)
-    with joined(place, assignment.config.deadline) as world:
+    with joined(place, assignment.config.deadline) as world, contextlib.ExitStack() as owned:
         folder = Path(world.agree("run folder", str(assignment.folder)))
         assignment = dataclasses.replace(assignment, folder=folder)
-        journal = Journal(assignment.folder, world.rank)
-        try:
-            collective = _train(assignment, place, world, journal)
-        finally:
-            journal.close()
+        config = assignment.config
+        inner = COLLECTIVES.make(str(config.collective), world, options=config.collective_options)
+        collective = checked(inner, world)
+        owned.callback(collective.close)
+        with contextlib.closing(Journal(assignment.folder, world.rank)) as journal:
+            _train(assignment, place, world, collective, journal, owned)
         collective.barrier()
         if world.rank == 0:
             summarise(assignment.folder)
-        collective.close()
 
 
-def _train(assignment: Assignment, place: Place, world: World, journal: Journal) -> Any:
+def _train(
+    assignment: Assignment,
+    place: Place,
+    world: World,
+    collective: Collective,
+    journal: Journal,
+    owned: contextlib.ExitStack,
+) -> None:
+    """Whatever is to be given back, however this ends, goes to `owned`."""
     config, plan = assignment.config, assignment.plan
     clock, meter = Clock(), Meter()
-    collective = checked(COLLECTIVES.make(config.collective, world, options=config.collective_options), world)
     strategy: Strategy = STRATEGIES.make(
         config.strategy, world, Measured(collective, meter), meter, options=config.strategy_options
     )
+    owned.callback(strategy.close)
     data = Resident(assignment.prepared)
     torch.manual_seed(config.seed)
     model = build_model(config, data.shape, data.classes).to(world.device)
@@ -100,17 +109,17 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
         brake=Brake(parse_slow(config.slow).get(world.rank), world.own_seed(config.seed)),
     )
     progress: Progress = Shown(assignment.folder, quiet=assignment.quiet) if world.rank == 0 else Silent()
+    owned.callback(progress.end)
     loop = Loop(
         config, plan, model, optimizer, strategy, collective, data, feed, step,
         clock, meter, journal, progress, world.device,
     )  # fmt: skip
-    journal.write("start", **_start(assignment, place, strategy, model))
+    chosen = ", ".join(collective.uses)
+    journal.write("start", **_start(assignment, place, strategy, model), collective_uses=chosen)
     if world.rank == 0:
         _note(journal, progress, plan, found)
     strategy.run(loop)
     journal.write("end", **_end(loop, meter), account=strategy.account())
-    strategy.close()
-    return collective
 
 
 def _note(journal: Journal, progress: Progress, plan: Plan, found: Probe | None) -> None:
