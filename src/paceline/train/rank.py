@@ -7,9 +7,9 @@ and position alone, and only what must differ between ranks (dropout) is seeded 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,35 +59,22 @@ class Assignment:
 def run_rank(assignment: Assignment, place: Place) -> None:
     """Join, train, record; rank 0 merges the journals when all are complete."""
     torch.set_num_threads(assignment.plan.threads_per_rank)
-    with joined(place, assignment.config.deadline) as world, contextlib.ExitStack() as owned:
+    with joined(place, assignment.config.deadline) as world, ExitStack() as owned:
         folder = Path(world.agree("run folder", str(assignment.folder)))
         assignment = dataclasses.replace(assignment, folder=folder)
-        config = assignment.config
-        inner = COLLECTIVES.make(str(config.collective), world, options=config.collective_options)
-        collective = checked(inner, world)
-        owned.callback(collective.close)
-        with contextlib.closing(Journal(assignment.folder, world.rank)) as journal:
-            _train(assignment, place, world, collective, journal, owned)
+        with closing(Journal(assignment.folder, world.rank)) as journal:
+            collective = _train(assignment, place, world, journal, owned)
         collective.barrier()
         if world.rank == 0:
             summarise(assignment.folder)
 
 
 def _train(
-    assignment: Assignment,
-    place: Place,
-    world: World,
-    collective: Collective,
-    journal: Journal,
-    owned: contextlib.ExitStack,
-) -> None:
-    """Whatever is to be given back, however this ends, goes to `owned`."""
+    assignment: Assignment, place: Place, world: World, journal: Journal, owned: ExitStack
+) -> Collective:
     config, plan = assignment.config, assignment.plan
     clock, meter = Clock(), Meter()
-    strategy: Strategy = STRATEGIES.make(
-        config.strategy, world, Measured(collective, meter), meter, options=config.strategy_options
-    )
-    owned.callback(strategy.close)
+    collective, strategy = _cooperation(config, world, meter, owned)
     data = Resident(assignment.prepared)
     torch.manual_seed(config.seed)
     model = build_model(config, data.shape, data.classes).to(world.device)
@@ -120,6 +107,22 @@ def _train(
         _note(journal, progress, plan, found)
     strategy.run(loop)
     journal.write("end", **_end(loop, meter), account=strategy.account())
+    return collective
+
+
+def _cooperation(
+    config: RunConfig, world: World, meter: Meter, owned: ExitStack
+) -> tuple[Collective, Strategy]:
+    """Collective and strategy; both are given back with `owned`, however the run ends."""
+    inner = COLLECTIVES.make(str(config.collective), world, options=config.collective_options)
+    collective = checked(inner, world)
+    owned.callback(collective.close)
+    measured = Measured(collective, meter)
+    strategy: Strategy = STRATEGIES.make(
+        config.strategy, world, measured, meter, options=config.strategy_options
+    )
+    owned.callback(strategy.close)
+    return collective, strategy
 
 
 def _note(journal: Journal, progress: Progress, plan: Plan, found: Probe | None) -> None:

@@ -49,8 +49,6 @@ class Collective(ABC):
     """Does `start` return before the work is done? Then it pays to start early."""
     candidate: ClassVar[bool] = True
     """May `auto` measure and choose it? Not one that is there to be read or to choose."""
-    single_node: ClassVar[bool] = False
-    """Does it need all ranks on one node?"""
     compares_calls: ClassVar[bool] = False
     """Does it compare the ranks' calls by itself, at every call? Then nobody else has to."""
     link: Link | None = None

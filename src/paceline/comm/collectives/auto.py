@@ -6,8 +6,8 @@
     every candidate constructed on all ranks ─► sizes × [first call: drop the slow] × more calls ─► slowest
     rank's median ─► the same numbers on every rank ─► table, kept in the user's cache by rank 0
 
-Candidates are the registry's collectives that say so, those that cannot be constructed left out, and across
-nodes those of one node too. Cost: one measurement of about 1.5 s per machine, version and number of ranks
+Candidates are the registry's collectives that say so, less those that some rank could not construct (across
+nodes, those of one node). Cost: one measurement of about 1.5 s per machine, version and number of ranks
 (PACELINE_AUTO_SECONDS; rank 0 says so); afterwards one look-up a call, about 1 µs, and no message. One rank
 alone measures nothing and takes the first that can be had.
 """
@@ -215,7 +215,7 @@ def candidates(world: World) -> list[str]:
         if name == __name__.rpartition(".")[2]:  # itself: being imported, perhaps for the first time
             continue
         kind: type[Collective] = COLLECTIVES.load(name)
-        if kind.candidate and not (kind.single_node and world.nodes > 1):
+        if kind.candidate:
             found.append(name)
     return found
 
