@@ -60,7 +60,6 @@ class Checked(Collective):
     def __init__(self, inner: Collective, device: torch.device, state: State, label: int = 0) -> None:
         self.rank = inner.rank
         self.size = inner.size
-        self.link = inner.link
         self.uses = inner.uses
         self.asynchronous = inner.asynchronous  # type: ignore[misc]  # a decorator is what it decorates
         self._inner = inner
