@@ -158,6 +158,17 @@ def _team(world: World, members: tuple[int, ...], name: str) -> list[Collective]
     return [COLLECTIVES.make(each, part) for each in (name, "native")]
 
 
+def lent_into_wrong_memory(world: World) -> list[str]:
+    """What is said of a result that is too short, of another type, or not in one piece."""
+    collective, flat, said = Shm(world), torch.ones(100), []
+    for out in (torch.ones(49), torch.ones(50, dtype=torch.float64), torch.ones(100)[::2]):
+        try:
+            collective.reduce_scatter_lent(flat, out)
+        except ConfigError as error:
+            said.append(str(error).removeprefix("shm: ").partition(" in one")[0])
+    return said
+
+
 def agreed(world: World) -> list[str]:
     """What rank 0 said, each time it was asked; it goes ahead of the others."""
     time.sleep(0.05 * world.rank)

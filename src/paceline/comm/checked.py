@@ -81,9 +81,9 @@ class Checked(Collective):
             "reduce_scatter", lambda: self._inner.reduce_scatter(flat, operation), flat, operation
         )
 
-    def reduce_scatter_lent(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
+    def reduce_scatter_lent(self, flat: Tensor, out: Tensor, operation: Operation = "sum") -> Tensor:
         return self._run(
-            "reduce_scatter", lambda: self._inner.reduce_scatter_lent(flat, operation), flat, operation
+            "reduce_scatter", lambda: self._inner.reduce_scatter_lent(flat, out, operation), flat, operation
         )
 
     def barrier(self) -> None:

@@ -119,8 +119,7 @@ class OneCopy(Strategy):
             else:
                 part.restore()
                 part.reduce()
-        if self.clip_norm is not None:
-            self.clip()
+        self.clip()
         self._update()
         self.collective.barrier()
         for part in self._slices:
@@ -129,14 +128,14 @@ class OneCopy(Strategy):
 
     def clip(self) -> None:
         """The norm over all slices of all ranks: one more collective, of one number."""
+        if self.clip_norm is None:
+            return
         gradients = [part.parameter.grad for part in self._slices if part.parameter.grad is not None]
         squares = torch.zeros(1, dtype=torch.float64)
         for gradient in gradients:
             squares += gradient.double().square().sum()
         length = self.collective.all_reduce_(squares).sqrt().item()
-        if (
-            self.clip_norm is not None and not length <= self.clip_norm
-        ):  # also when it is not a number: that must not be hidden
+        if not length <= self.clip_norm:  # also when it is not a number: that must not be hidden
             for gradient in gradients:
                 gradient.mul_(self.clip_norm / (length + 1e-6))
 

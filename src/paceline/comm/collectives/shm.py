@@ -97,6 +97,10 @@ class Shm(Collective):
         return self._scattered(flat, flat.new_empty(length + (self.rank < more)), operation, lent=False)
 
     def reduce_scatter_lent(self, flat: Tensor, out: Tensor, operation: Operation = "sum") -> Tensor:
+        length, more = divmod(flat.numel(), self.size)
+        mine = length + (self.rank < more)
+        if out.numel() != mine or out.dtype is not flat.dtype or not (out.is_cpu and out.is_contiguous()):
+            raise ConfigError(f"shm: `out` has to be {mine} {flat.dtype} in one piece, on the CPU")
         return self._scattered(flat, out, operation, lent=True)
 
     def _scattered(self, flat: Tensor, out: Tensor, operation: Operation, *, lent: bool) -> Tensor:
