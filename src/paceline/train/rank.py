@@ -19,6 +19,7 @@ import torch._dynamo  # the first optimizer imports it: 0.9 s, here once in the 
 from paceline.comm.checked import checked
 from paceline.comm.collectives import Collective
 from paceline.comm.measured import Measured
+from paceline.comm.regrouped import Regrouped
 from paceline.comm.world import World, joined
 from paceline.config import Plan, RunConfig, config_hash
 from paceline.config.plan import dealt
@@ -75,7 +76,7 @@ def run_rank(assignment: Assignment, place: Place) -> None:
 def _train(assignment: Assignment, place: Place, world: World, journal: Journal) -> Any:
     config, plan = assignment.config, assignment.plan
     clock, meter = Clock(), Meter()
-    collective = checked(COLLECTIVES.make(config.collective, world, options=config.collective_options), world)
+    collective = _collective(config, world)
     strategy: Strategy = STRATEGIES.make(
         config.strategy, world, Measured(collective, meter), meter, options=config.strategy_options
     )
@@ -111,6 +112,16 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
     journal.write("end", **_end(loop, meter), account=strategy.account())
     strategy.close()
     return collective
+
+
+def _collective(config: RunConfig, world: World) -> Collective:
+    """The run's, with its calls compared; one that can go on without a rank where the strategy can."""
+
+    def made(some: World) -> Collective:
+        return checked(COLLECTIVES.make(config.collective, some, options=config.collective_options), some)
+
+    losable = STRATEGIES.load(config.strategy).losable(config.ranks, config.strategy_options)
+    return Regrouped(made, world) if losable else made(world)
 
 
 def _note(journal: Journal, progress: Progress, plan: Plan, found: Probe | None) -> None:

@@ -27,7 +27,9 @@ from paceline.errors import ConfigError, RankFailed, UsageError
 from paceline.launch import environment, local
 from paceline.launch.environment import Place
 from paceline.metrics.resources import usable_cores
+from paceline.metrics.summary import note_losses
 from paceline.registry import COLLECTIVES, MODELS, STRATEGIES
+from paceline.strategies import Strategy
 from paceline.train.build import build_model, check_lockstep, check_strategy
 from paceline.train.rank import Assignment, run_rank
 
@@ -46,6 +48,11 @@ def execute(
     place = environment.current()
     if place is not None:
         config = fitted(config, place, ranks_given)
+        if losable_ranks(config):
+            raise ConfigError(
+                f"survive: {place.launcher} ends all ranks when one dies; start with paceline train, or "
+                "leave survive out"
+            )
     check(config)
     prepared = prepare(config.data, config.data_root, config.allow_unverified, config.data_options)
     check_data(config, prepared)
@@ -68,8 +75,18 @@ def _start_ranks(assignment: Assignment, started: float, tick: Callable[[], None
     """All ranks, from here; a failed run says so in its folder."""
     plan = assignment.plan
     function = functools.partial(run_rank, assignment)
+    losable = losable_ranks(assignment.config)
     try:
-        local.start(function, plan.ranks, threads=plan.threads_per_rank, started=started, tick=tick)
+        lost = local.start(
+            function,
+            plan.ranks,
+            threads=plan.threads_per_rank,
+            started=started,
+            tick=tick,
+            may_lose=losable,
+        )
+        if lost:
+            note_losses(assignment.folder, {error.rank: str(error) for error in lost})
     except RankFailed as error:
         failed = {"error": str(error), "rank": error.rank, "details": error.details}
         write_json(assignment.folder / "failed.json", failed)
@@ -107,6 +124,12 @@ def check(config: RunConfig) -> None:
     if config.sync_batchnorm:
         check_lockstep(strategy)
     check_strategy(config.strategy, strategy, config.collective, config.ranks)
+
+
+def losable_ranks(config: RunConfig) -> frozenset[int]:
+    """Ranks whose death the strategy survives."""
+    strategy: type[Strategy] = STRATEGIES.load(config.strategy)
+    return strategy.losable(config.ranks, config.strategy_options)
 
 
 def check_data(config: RunConfig, prepared: Prepared) -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from paceline.config import RunConfig
 from paceline.errors import PacelineError
+from paceline.metrics.accounts import waits
 from paceline.metrics.journal import Journal, journal_path, read
-from paceline.metrics.summary import seconds_to, stories_of, summarise, waits
+from paceline.metrics.stories import stories_of
+from paceline.metrics.summary import seconds_to, summarise
 
 PLAN = {"ranks": 2, "nodes": 1, "threads_per_rank": 1, "batch": 2, "global_batch": 4, "learning_rate": 0.1}
 
