@@ -131,6 +131,7 @@ def _identity(story: Story) -> dict[str, Any]:
         "id": start["id"],
         "name": f"{config['strategy']} {config['collective']} p={plan['ranks']}",
         "scaling": start.get("scaling"),
+        "variant": start.get("variant"),
         **{name: config[name] for name in copied},
         "ranks": plan["ranks"],
         "nodes": plan["nodes"],

@@ -54,6 +54,8 @@ class Assignment:
     command: str
     scaling: str | None = None
     quiet: bool = False
+    variant: str | None = None
+    """What a study calls this way of cooperating."""
 
 
 def run_rank(assignment: Assignment, place: Place) -> None:
@@ -163,6 +165,7 @@ def _start(
         "id": assignment.folder.name,
         "launcher": place.launcher,
         "scaling": assignment.scaling,
+        "variant": assignment.variant,
         "config": config.as_dict(),
         "config_hash": config_hash(config.as_dict()),
         "plan": dataclasses.asdict(assignment.plan) | {"batch": assignment.plan.batch},

@@ -41,6 +41,7 @@ def execute(
     command: str,
     ranks_given: bool = True,
     scaling: str | None = None,
+    variant: str | None = None,
     quiet: bool = False,
     tick: Callable[[], None] | None = None,
 ) -> Path:
@@ -63,7 +64,7 @@ def execute(
         write_text(folder / "config.toml", to_toml(config.as_dict()))
         if not quiet:
             announce(config, plan, prepared, folder)
-    assignment = Assignment(config, plan, prepared, folder, command, scaling, quiet)
+    assignment = Assignment(config, plan, prepared, folder, command, scaling, quiet, variant)
     if place is not None:
         run_rank(assignment, place)
     else:
