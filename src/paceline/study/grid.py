@@ -59,17 +59,14 @@ class _Variant:
 
 def expand(study: StudyConfig, source: str = "study") -> list[Cell]:
     """All cells, checked; an impossible one is a one-line error that names it."""
-    ways = [
-        (way, merged(RunConfig, study.run, way.keys, source=f"{source} {way.label} [run]"))
-        for way in _variants(study)
-    ]
+    merged(RunConfig, {k: v for k, v in study.run.items() if k != "slow"}, source=f"{source} [run]")
     cells = [
-        _cell(way, shared, repeat, scaling, batch, ranks)
-        for repeat, scaling, (way, shared), batch in itertools.product(
-            range(study.repeats), study.scaling, ways, study.batches
+        _cell(study, way, repeat, scaling, batch, ranks, source)
+        for repeat, scaling, way, batch in itertools.product(
+            range(study.repeats), study.scaling, _variants(study), study.batches
         )
         for ranks in way.ranks
-        if _possible(shared.strategy, shared.collective, ranks)
+        if _possible(way.keys["strategy"], way.keys["collective"], ranks)
     ]
     if not cells:
         raise ConfigError(f"{source}: no cell is possible with strategies {list(study.strategies)}")
@@ -99,12 +96,15 @@ def _possible(strategy: str, collective: str, ranks: int) -> bool:
     return enough and (kind.collectives is None or collective in kind.collectives)
 
 
-def _cell(way: _Variant, shared: RunConfig, repeat: int, scaling: str, batch: int, ranks: int) -> Cell:
+def _cell(
+    study: StudyConfig, way: _Variant, repeat: int, scaling: str, batch: int, ranks: int, source: str
+) -> Cell:
     name = f"{scaling}-{way.label}-p{ranks}-b{batch}".replace(":", "-")
-    seed = shared.seed + repeat
+    seed = int(study.run.get("seed", 0)) + repeat
     size = {"global_batch": batch} if scaling == "strong" else {"batch": batch}
     try:
-        config = shared.replace(ranks=ranks, seed=seed, **size)
+        own = {"ranks": ranks, "seed": seed, **size}
+        config = merged(RunConfig, study.run, way.keys, own, source=source)
     except ConfigError as error:
         raise ConfigError(f"cell {name}: {error}") from error
     digest = config_hash(config.as_dict())

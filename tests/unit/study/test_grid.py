@@ -58,5 +58,5 @@ def test_what_a_study_refuses(changes, said):
 
 
 def test_an_unknown_key_of_a_variant_names_the_variant():
-    with pytest.raises(ConfigError, match="sticky.*unknown key 'slowness'"):
+    with pytest.raises(ConfigError, match=r"sticky.*unknown key 'slowness'"):
         expand(study(variants=[{"name": "sticky", "slowness": 2}]))
