@@ -82,7 +82,7 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
     strategy: Strategy = STRATEGIES.make(
         config.strategy, world, Measured(collective, meter), meter, options=config.strategy_options
     )
-    data = Resident(assignment.prepared)
+    data = Resident(assignment.prepared, config.validation)
     torch.manual_seed(config.seed)
     model = build_model(config, data.shape, data.classes).to(world.device)
     optimizer = make_optimizer(config, model.parameters(), plan.learning_rate)

@@ -149,9 +149,12 @@ def plan_for(config: RunConfig, prepared: Prepared, place: Place | None) -> Plan
     local_ranks = place.local_size if place else config.ranks
     nodes = place.nodes if place else 1
     trainers = STRATEGIES.load(config.strategy).trainers(config.ranks, config.strategy_options)
-    return make_plan(
-        config, prepared.train_size, usable_cores(), local_ranks=local_ranks, nodes=nodes, trainers=trainers
-    )
+    left = prepared.train_size - config.validation
+    if left < 1:
+        raise ConfigError(
+            f"validation = {config.validation} leaves none of {prepared.train_size:,} samples to train on"
+        )
+    return make_plan(config, left, usable_cores(), local_ranks=local_ranks, nodes=nodes, trainers=trainers)
 
 
 def claim_folder(config: RunConfig) -> Path:
