@@ -51,9 +51,10 @@ class Policy(ABC):
 class Sync(Policy):
     """One update by the mean of a round; a round is all trainers, or all but the `backup` slowest."""
 
-    def __init__(self, shelf: Shelf, backup: int) -> None:
+    def __init__(self, shelf: Shelf, backup: int, clip_norm: float | None = None) -> None:
         super().__init__(shelf)
         self._backup = backup
+        self._clip_norm = clip_norm
         self._round: dict[int, Message] = {}
 
     def pushed(self, trainer: int, push: Message) -> Callable[[], bool]:
@@ -78,6 +79,8 @@ class Sync(Policy):
         for push in pushes[1:]:
             mean.add_(push.values)
         mean.div_(len(pushes))
+        if self._clip_norm is not None:
+            mean.mul_((self._clip_norm / (mean.norm() + 1e-6)).clamp(max=1.0))  # as clip_grad_norm_ does
         self.shelf.released_by = next(reversed(self._round))  # the last one in the order of their coming
         self._round.clear()
         self.shelf.staleness[0] += len(pushes)

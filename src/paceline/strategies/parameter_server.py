@@ -155,6 +155,11 @@ class ParameterServer(Strategy):
         return dealer.piece
 
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
+        if self.clip_norm is not None and self._mode == "sync" and self._servers > 1:
+            raise ConfigError(
+                "parameter_server: clip_norm needs the whole gradient, and in sync mode no server has it; use "
+                "servers = 1, or leave clip_norm out"
+            )
         check_element_wise("parameter_server", model, optimizer, trusted=self._trusted)
         module = super().attach(model, optimizer)
         trainable = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
@@ -197,7 +202,7 @@ class ParameterServer(Strategy):
 
     def _policy(self) -> Policy:
         if self._mode == "sync":
-            return Sync(self._shelf, self._backup)
+            return Sync(self._shelf, self._backup, self.clip_norm)
         bound = self._bound if self._mode == "ssp" else None
         return Async(self._shelf, bound, by_staleness=self._by_staleness)
 
@@ -211,7 +216,8 @@ class ParameterServer(Strategy):
         """Push every part of the gradient, pull every part of the parameters."""
         for group in self._groups:
             group.ready()
-        self.clip()
+        if self._mode != "sync":  # there an update's gradient is the mean of a round: the server shortens it
+            self.clip()
         self._push(PUSH)
         arrived = time.monotonic()
         for number, (part, message) in enumerate(zip(self._parts, self._messages, strict=True)):
