@@ -113,6 +113,12 @@ class JoinedWorld:
         kind = STRATEGIES.load(strategy) if isinstance(strategy, str) else strategy
         collective = collective or usual_collective(kind)
         check_strategy(strategy, kind, collective, self.size)
+        trainers = getattr(kind, "trainers", None)
+        if trainers is not None and trainers(self.size, options) != self.size:
+            raise ConfigError(
+                f"strategy {strategy!r}: some of its ranks serve the others instead of training, which a "
+                "loop of your own cannot; use `paceline train`, or here a strategy whose ranks all train"
+            )
         meter = Meter()
         inner = collective if isinstance(collective, Collective) else self.collective(collective)
         made: Strategy = _made(STRATEGIES, strategy, options, self.world, Measured(inner, meter), meter)

@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from cases.strategies import model, sgd
 from paceline.comm.world import World
 from paceline.data.indexed import indexed
+from paceline.errors import ConfigError
 from paceline.library import JoinedWorld, _quiet
 from paceline.registry import COLLECTIVES
 from paceline.train.scatter import scatter_evaluate
@@ -85,3 +86,14 @@ def says(world: World) -> None:
             warnings.warn("of all")
             if joined.rank > 0:
                 warnings.warn("of some", RuntimeWarning)
+
+
+def refused_to_wrap(world: World, **named) -> str:
+    """What is said of a strategy that a loop of one's own cannot have."""
+    net = model()
+    with here(world) as joined:
+        try:
+            joined.wrap(net, sgd(net.parameters()), **named)
+        except ConfigError as error:
+            return str(error)
+    return "taken"

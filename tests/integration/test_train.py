@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from paceline.comm import shm
-from paceline.metrics.summary import stories_of
+from paceline.metrics.stories import stories_of
 
 # Small enough for a second, and without dropout, so that p ranks can equal one.
 SMALL = ["--model", "mlp", "--model-options", "hidden=16", "--threads", "1"]

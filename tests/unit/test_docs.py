@@ -121,7 +121,7 @@ def test_every_line_of_a_journal_is_documented(made):
         for line in (made / f"run/journal-{rank}.jsonl").read_text().splitlines()
     ]
     kinds = {line["kind"] for line in lines}
-    assert kinds | {"note"} == set(re.findall(r"^## (\w+)$", page.read_text(), re.MULTILINE))
+    assert kinds | {"note", "lost"} == set(re.findall(r"^## (\w+)$", page.read_text(), re.MULTILINE))
     for kind in kinds:
         found = set().union(*(line for line in lines if line["kind"] == kind)) - {"kind"}
         assert fields(section(page, kind)) == found, kind

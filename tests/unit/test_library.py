@@ -159,3 +159,15 @@ def test_started_alone_it_is_a_world_of_one(monkeypatch):
         with pytest.raises(ConfigError, match="no samples to evaluate"):
             training.evaluate(samples(0))
         assert world.total(1, 2.5) == [1.0, 2.5]
+
+
+def test_ranks_that_serve_are_refused_on_every_rank(zygote):
+    for said in zygote.run("cases.library:refused_to_wrap", 2, strategy="parameter_server"):
+        assert said.startswith("strategy 'parameter_server': some of its ranks serve the others")
+
+
+def test_a_loop_of_ones_own_without_locks(zygote):
+    results = zygote.run("cases.library:loop", 2, strategy="hogwild", count=38, batch=6, accumulate=1)
+    assert sum(result["seen"] for result in results) == 2 * 38
+    for a, b in zip(results[0]["parameters"], results[1]["parameters"], strict=True):
+        assert torch.equal(a, b)

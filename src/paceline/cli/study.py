@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE.toml", help="a study (see studies/)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the study's folder (default: runs/NAME)")
     parser.add_argument("--dry-run", action="store_true", help="show the cells and start nothing")
-    add_record(parser, StudyConfig, leave_out=["run"])
+    add_record(parser, StudyConfig, leave_out=["run", "variants"])
     add_record(parser, RunConfig, leave_out=DECIDED_BY_GRID)
 
 

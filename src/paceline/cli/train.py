@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 def closing_lines(folder: Path) -> list[str]:
     """What the run came to, and where to look."""
     summary: dict[str, Any] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    memory = sum(summary["proportional_memory_bytes"]) / 2**20
+    memory = sum(filter(None, summary["proportional_memory_bytes"])) / 2**20
     share = {name: summary[f"{name}_seconds"] / max(1e-9, summary["train_seconds"]) for name in _SHARES}
     lines = [
         (

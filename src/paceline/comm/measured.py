@@ -6,7 +6,7 @@ One clock read before and one after; about 1 µs a call. Nothing is communicated
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -73,6 +73,10 @@ class Measured(Collective):
 
     def decorated(self, by: Callable[[Collective], Collective]) -> Collective:
         return Measured(self._inner.decorated(by), self._meter)
+
+    def regroup(self, ranks: Sequence[int]) -> None:
+        self._inner.regroup(ranks)
+        self.rank, self.size = self._inner.rank, self._inner.size
 
     def close(self) -> None:
         self._inner.close()

@@ -60,6 +60,11 @@ def _is_first(store: Store, rank: int, text: str) -> bool:
         return True
 
 
+def gone(store: Store, ranks: int) -> None:
+    """So many ranks have died: nobody waits for them to leave. Said once, by one of the others."""
+    store.add("warned/left", ranks)
+
+
 def _leave(store: Store, rank: int, size: int) -> None:
     if store.add("warned/left", 1) % size == 0:
         noted = [json.loads(store.get(f"warned/{n + 1}")) for n in range(store.add("warned/count", 0))]

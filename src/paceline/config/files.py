@@ -102,6 +102,8 @@ def _toml_value(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_toml_value(each)}" for key, each in value.items()) + "}"
     if isinstance(value, Iterable):
         return "[" + ", ".join(_toml_value(each) for each in value) + "]"
     return repr(value)

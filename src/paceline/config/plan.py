@@ -157,7 +157,12 @@ def _notices(
     for rank, slowness in parse_slow(config.slow).items():
         varied = f", give or take {slowness.jitter:.0%} of that" if slowness.jitter else ""
         notices.append(f"rank {rank} is made to take {slowness.factor:g} times as long a step{varied}")
-    if config.target is not None:
+    if config.validation:
+        notices.append(
+            f"'test' is the last {config.validation:,} training samples, which are not trained on; the test "
+            "set is not looked at"
+        )
+    if config.target is not None and not config.validation:
         notices.append(
             f"stops at the first evaluation with {config.target:.2%} test accuracy: the test set decides "
             "when to stop, so that accuracy is no estimate of a new sample's"

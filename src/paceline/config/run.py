@@ -156,6 +156,13 @@ class RunConfig:
     seed: int = option(
         0, "measuring", "decides weights, order, augmentation, dropout", _between(0, 2**31 - 1)
     )
+    validation: int = option(
+        0,
+        "measuring",
+        "the last so many training samples are evaluated instead of the test set, and not trained on: to "
+        "choose a recipe",
+        _at_least(0),
+    )
     train_accuracy: str = option(
         "eval",
         "measuring",

@@ -71,19 +71,22 @@ class Part:
 
 
 class Resident:
-    """Both parts of a prepared set, mapped."""
+    """Both parts of a prepared set, mapped.
 
-    def __init__(self, prepared: Prepared) -> None:
+    `validation`: in the place of the test part are the last so many training samples, not trained on."""
+
+    def __init__(self, prepared: Prepared, validation: int = 0) -> None:
         self.prepared = prepared
         self.shape = prepared.shape
         self.classes = prepared.classes
-        self.train = self._part("train")
-        self.test = self._part("test")
+        left = prepared.train_size - validation
+        self.train = self._part("train", slice(0, left))
+        self.test = self._part("train", slice(left, None)) if validation else self._part("test", slice(None))
 
-    def _part(self, part: str) -> Part:
+    def _part(self, part: str, which: slice) -> Part:
         folder = self.prepared.folder
-        images = _map(folder / f"{part}_images.npy")
-        return Part(images, _map(folder / f"{part}_labels.npy"), self.prepared.mean, self.prepared.std)
+        images, labels = (_map(folder / f"{part}_{kind}.npy")[which] for kind in ("images", "labels"))
+        return Part(images, labels, self.prepared.mean, self.prepared.std)
 
 
 def _map(path: Path) -> Tensor:

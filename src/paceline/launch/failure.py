@@ -24,7 +24,7 @@ import re
 import signal
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,14 @@ def outcome(rank: int, *, code: int, signal_number: int, said: str, at: float) -
 def cause(failures: Iterable[Failure]) -> Failure:
     """The one failure that explains the others."""
     return min(failures, key=lambda failure: (failure.weight, failure.at, failure.rank))
+
+
+def explained(failure: Failure, lost: Sequence[Failure]) -> Failure:
+    """A testimony or a consequence may be of a rank that was lost before: then that loss is the cause."""
+    if failure.weight == CONSEQUENCE and lost:
+        return lost[-1]
+    named = [loss for loss in lost if failure.weight == TESTIMONY and loss.rank == failure.rank]
+    return named[-1] if named else failure
 
 
 def late(failure: Failure) -> Failure:

@@ -18,11 +18,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from paceline.errors import ConfigError, PacelineError
+from paceline.errors import ConfigError, PacelineError, RankFailed
 from paceline.launch.environment import Place, command_started
 from paceline.launch.forked import be_rank
 from paceline.launch.signals import Signals
@@ -41,7 +41,8 @@ def start(
     deadline: float | None = None,
     tick: Callable[[], None] | None = None,
     serve: Callable[[int, int], object] | None = None,
-) -> None:
+    may_lose: Collection[int] = (),
+) -> list[RankFailed]:
     """Run `function(place)` in `ranks` forked processes; return when it has returned in all of them.
 
     `threads` is the number of threads per rank. `started` is the time.time() at which the command began.
@@ -51,7 +52,8 @@ def start(
     between KeyboardInterrupt and SIGTERM. Ranks that still run after `deadline` seconds are a failure.
     `tick` is called about once a second while they run (a progress display; it must start no thread).
     `serve(port, listen_fd)` is called when all are forked and owns the descriptor; what it returns is kept
-    until they have ended. It serves the store in the place of rank 0, which then gets no `listen_fd`."""
+    until they have ended. It serves the store in the place of rank 0, which then gets no `listen_fd`.
+    `may_lose` are ranks whose death by their own fault ends nobody else; those that died are returned."""
     if ranks < 1:
         raise ConfigError(f"{ranks} ranks cannot be started; at least 1 is needed")
     check_forkable()
@@ -64,7 +66,9 @@ def start(
         try:
             gc.freeze()  # or a rank's first collection writes to every object it shares: 41 MB a rank, not 3
             served = _fork_all(children, function, ranks, threads, started, signals, serve)
-            Watch(children, signals, grace=grace, deadline=deadline, tick=tick).run()
+            watch = Watch(children, signals, grace=grace, deadline=deadline, tick=tick, may_lose=may_lose)
+            watch.run()
+            return watch.failed_ranks()
         finally:
             gc.unfreeze()
             for child in children:

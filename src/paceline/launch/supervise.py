@@ -4,6 +4,7 @@
        │                      0.3 s after an own failure, 1 s after mere consequences (failure.py)
        ├──SIGINT, SIGTERM, SIGHUP──► INT (with grace) … and on a second one KILL at once
        ├──deadline passed──────────► INT …
+       ├──a rank that may be lost dies by itself──► noted; the others go on
        └──all returned ──► done
 
 INT raises KeyboardInterrupt in a rank, so its `finally` blocks run; TERM ends one that waits inside native
@@ -18,12 +19,13 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from paceline.launch.failure import OWN, TESTIMONY, Failure, cause, late, outcome
+from paceline.errors import RankFailed
+from paceline.launch.failure import OWN, TESTIMONY, Failure, cause, explained, late, outcome
 from paceline.launch.signals import Signals
 
 GRACE = 2.0
@@ -85,7 +87,11 @@ class Watch:
         grace: float,
         deadline: float | None,
         tick: Callable[[], None] | None = None,
+        may_lose: Collection[int] = (),
     ) -> None:
+        self._may_lose = frozenset(may_lose)
+        self.lost: list[Failure] = []
+        """Bad ends of ranks that may be lost: they end nobody else."""
         self._alive = {child.rank: child for child in children}
         self._signals = signals
         self._grace = grace
@@ -108,6 +114,10 @@ class Watch:
             if not self._climb():
                 break
         self._finish()
+
+    def failed_ranks(self) -> list[RankFailed]:
+        """What became of the ranks that were lost."""
+        return [RankFailed(failure.rank, failure.reason, failure.details) for failure in self.lost]
 
     def _next(self) -> float:
         """The time at which something is to be done, should nothing happen before."""
@@ -171,6 +181,9 @@ class Watch:
             said=said,
             at=time.monotonic(),
         )
+        if rank in self._may_lose and failure.weight == OWN and not failure.usage and not self._ladder:
+            self.lost.append(failure)
+            return
         if failure.at >= self._stopped_at:
             if failure.stopped:
                 return
@@ -190,7 +203,7 @@ class Watch:
             raise SystemExit(128 + self._interrupted_by)
         if not self._failures:
             return
-        failure = cause(self._failures)
+        failure = explained(cause(self._failures), self.lost)
         if failure.weight > TESTIMONY and self._returned:
             ranks = ", ".join(map(str, sorted(self._returned)))
             failure = replace(failure, reason=f"{failure.reason} (after rank {ranks} had returned)")

@@ -1,6 +1,7 @@
 """The report as a list of sections, said once; page.py, markdown.py and notebook.py only dress them.
 
-    (answer) → accuracy → time → speed-up → time split → time to target → memory → settings → runs → machine
+    (answer) → accuracy → time → speed-up → time split → time to target → at equal cost
+    → cooperation → memory → settings → runs → machine
 
 A section holds drawings and tables and the names of the files they come from. `code` is what a notebook runs
 to make the same drawings and tables again: `display(*plots.accuracy(study))`.
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from paceline.report import plots, scaling_plots, settings, tables
+from paceline.report import compare, cooperation, plots, scaling_plots, settings, tables
 from paceline.report.canvas import Drawing
 from paceline.report.measured import StudyData
 from paceline.report.tables import Table
@@ -82,6 +83,24 @@ PLAN = (
         lead="Training time until the test accuracy first reached a target: speed and learning at once.",
         source="test_accuracy.npy and epoch_seconds in each summary.json",
         makers=(scaling_plots.targets, tables.targets),
+    ),
+    Plan(
+        id="compare",
+        title="At equal cost",
+        lead="The test accuracy that each cell had reached at the largest number of samples, updates or "
+        "training seconds that every run reached: of each run the last evaluation up to there, median over "
+        "the repeats, with the interval of their order statistics. The option --compare of paceline study "
+        "chooses samples, updates or seconds.",
+        source="test_accuracy.npy; epoch_samples, epoch_updates and epoch_seconds in each summary.json",
+        makers=(compare.curves, compare.at_equal),
+    ),
+    Plan(
+        id="cooperation",
+        title="What cooperating took",
+        lead="Messages and bytes of all ranks; seconds of a rank (their mean) communicating and waiting. "
+        "Staleness: updates by others between reading parameters and changing them.",
+        source="messages_by_rank to waited_for_seconds in each summary.json",
+        makers=(cooperation.accounts, cooperation.staleness, cooperation.agreements),
     ),
     Plan(
         id="memory",

@@ -20,47 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.metrics.summary import seconds_to
-from paceline.report import formats
+from paceline.report.keys import Key
 
 Curve = NDArray[np.float64]
 CURVES = ("train_accuracy", "test_accuracy", "train_loss", "test_loss")
 PHASES = ("data", "compute", "communicate", "wait", "update", "other")
-
-
-@dataclass(frozen=True)
-class Key:
-    """What the cells of one group have in common."""
-
-    scaling: str | None
-    strategy: str
-    collective: str
-    batch: float | None
-    data: str
-    model: str
-
-    def order(self) -> tuple[int, str, str, float, str, str]:
-        """Strong before weak before neither, then by name."""
-        rank = {"strong": 0, "weak": 1}.get(self.scaling or "", 2)
-        return rank, self.strategy, self.collective, self.batch or 0.0, self.data, self.model
-
-    def matches(self, entry: Mapping[str, Any]) -> bool:
-        """Is this entry of laws.json about the same group?"""
-        named = (
-            entry.get("scaling"),
-            entry.get("strategy"),
-            entry.get("collective") or "",
-            entry.get("batch"),
-        )
-        return named == (self.scaling, self.strategy, self.collective, self.batch)
-
-    def label(self, *, with_model: bool = False) -> str:
-        """`ddp native, batch 128`, and the model and data where a report has several."""
-        words = [self.strategy, self.collective]
-        if self.collective in ("", "none", self.strategy):
-            words = [self.strategy]
-        kind = {"strong": "global batch", "weak": "batch per rank"}.get(self.scaling or "", "batch")
-        label = " ".join(words) + (f", {kind} {formats.count(self.batch)}" if self.batch is not None else "")
-        return f"{label}, {self.model} on {self.data}" if with_model else label
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +53,7 @@ class Run:
             batch=self.number("batch" if scaling == "weak" else "global_batch"),
             data=self.text("data"),
             model=self.text("model"),
+            variant=self.text("variant"),
         )
 
     def text(self, key: str) -> str:
@@ -273,6 +238,11 @@ class StudyData:
         asked = [target for study in self.about for target in study.get("targets") or []]
         asked += [target for run in self.runs if (target := run.number("target")) is not None]
         return [str(target) for target in sorted(set(map(float, asked)))]
+
+    @property
+    def compare(self) -> str:
+        """What cells are compared at: equal samples, updates or seconds."""
+        return next((str(study["compare"]) for study in self.about if study.get("compare")), "samples")
 
     @property
     def compared(self) -> list[Group]:

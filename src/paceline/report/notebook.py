@@ -23,7 +23,7 @@ Cell = dict[str, Any]
 _SETUP = """\
 from IPython.display import Markdown, display
 
-from paceline.report import answer, plots, read, scaling_plots, settings, tables
+from paceline.report import answer, compare, cooperation, plots, read, scaling_plots, settings, tables
 from paceline.report.notebook import answer_text, notice_text
 
 study = read.load({folders!r})"""

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from paceline.errors import ConfigError, DataError
-from paceline.report.measured import CURVES, Curve, Failure, Group, Key, Run, StudyData
+from paceline.report.keys import Key
+from paceline.report.measured import CURVES, Curve, Failure, Group, Run, StudyData
 
 
 def load(folders: Sequence[str | Path]) -> StudyData:

@@ -102,6 +102,16 @@ class Strategy(ABC):
         """How many of the ranks train: all, unless some serve the others."""
         return ranks
 
+    @classmethod
+    def losable(cls, ranks: int, options: Mapping[str, Any]) -> frozenset[int]:
+        """Ranks whose death is survived: the launcher must know, and the collective be able to regroup."""
+        return frozenset()
+
+    @property
+    def lost(self) -> list[int]:
+        """Ranks that have died and are no longer waited for, as of the last `synchronize`."""
+        return []
+
     def turns(self, steps: int) -> Iterator[tuple[int, Seats]]:
         """Which steps of an epoch of so many this rank makes, and on which seats."""
         for number in range(steps):

@@ -3,6 +3,10 @@
 push   [ gradient   … | kind    | version | learning rate of each group ]
 pull   [ parameters … | piece   | version | – ]
 
+kind     PUSH   a gradient: make an update, answer with the parameters
+         IDLE   nothing left to do: answer when there is (a lost trainer's piece), or never will be (NOTHING)
+         END    the epoch is over: no answer
+
 The stamp is 8 bytes and 4 a group, in the bits of the message's own elements.
 """
 
@@ -13,7 +17,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-PUSH, END = 0, 1
+PUSH, END, IDLE = range(3)
+NOTHING = -1
+"""A piece that says that there is none."""
 _WORDS = 2
 
 
@@ -30,7 +36,7 @@ class Message:
 
     @property
     def kind(self) -> int:
-        """PUSH or END."""
+        """PUSH, IDLE or END."""
         return int(self._words[0])
 
     @property

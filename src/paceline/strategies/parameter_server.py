@@ -17,12 +17,17 @@ train nothing.
 
 momentum          the velocity is the server's; async and ssp lower it by the rule of _momentum.py ("scaled")
 lr_by_staleness   async and ssp: an update by a gradient that is s updates old is made with lr / (1 + s)
+survive           async and ssp, ranks started by paceline: a trainer (but rank 0) that dies while it trains
+                  is reported and gone; its piece of the epoch is dealt again, and at the epoch's end the
+                  others compare replicas over a collective of their own. Who dies in that comparison, or as
+                  a server, ends the run
 turns             claimed: a trainer takes the next piece of the epoch when it is ready, so a slow one takes
                   fewer (async, ssp); dealt: each has the same number of steps (sync; by choice elsewhere)
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -41,7 +46,7 @@ from paceline.strategies._flat import check_element_wise, flattened, next_places
 from paceline.strategies._momentum import MOMENTA, scale_momentum_
 from paceline.strategies._periods import counts
 from paceline.strategies._server import Async, Policy, Server, Shelf, Sync
-from paceline.strategies._server_messages import END, PUSH, Message
+from paceline.strategies._server_messages import END, IDLE, NOTHING, PUSH, Message
 
 MODES = ("sync", "async", "ssp")
 TURNS = ("auto", "claimed", "dealt")
@@ -53,7 +58,7 @@ class ParameterServer(Strategy):
     `mode`: sync, async, or ssp with its bound `staleness`; `backup`: slowest gradients of a round that are
     dropped (sync); `lr_by_staleness`: lr / (1 + staleness); `momentum` (async, ssp): scaled with the number
     of trainers, or given; `turns`: claimed or dealt; `link`: what is sent over; `element_wise`: trust an
-    optimizer of your own."""
+    optimizer of your own; `survive`: go on without a trainer that dies."""
 
     lockstep: ClassVar[bool] = False
     in_rounds: ClassVar[bool] = False
@@ -74,6 +79,7 @@ class ParameterServer(Strategy):
         turns: str = "auto",
         link: str = "torch_p2p",
         element_wise: bool = False,
+        survive: bool = False,
     ) -> None:
         super().__init__(world, collective, meter)
         one_of("parameter_server: mode", mode, MODES)
@@ -86,6 +92,14 @@ class ParameterServer(Strategy):
             raise ConfigError(f"parameter_server: staleness = {staleness} must be at least 0")
         if mode == "sync" and turns == "claimed":
             raise ConfigError("parameter_server: sync gives every trainer the same turns; leave out turns")
+        if survive and (mode == "sync" or turns == "dealt"):
+            raise ConfigError(
+                "parameter_server: survive needs mode = async or ssp and claimed turns, or a lost trainer's "
+                "part of the epoch would be missing"
+            )
+        self._survives = survive
+        self._alive = list(range(world.size))
+        self._agreed = 0
         self._servers = servers
         self._mode = mode
         self._bound = staleness
@@ -102,6 +116,14 @@ class ParameterServer(Strategy):
     def trainers(cls, ranks: int, options: Mapping[str, Any]) -> int:
         return trainers_of(ranks, int(options.get("servers", 1)))
 
+    @classmethod
+    def losable(cls, ranks: int, options: Mapping[str, Any]) -> frozenset[int]:
+        return frozenset(range(1, cls.trainers(ranks, options)) if options.get("survive") else ())
+
+    @property
+    def lost(self) -> list[int]:
+        return [rank for rank in range(self.world.size) if rank not in self._alive]
+
     @property
     def seat(self) -> tuple[int, int]:
         return self._at
@@ -116,13 +138,29 @@ class ParameterServer(Strategy):
         if not self._claims:
             yield from super().turns(steps)
             return
-        self._piece = self.world.rank
-        while self._piece < steps * self._trainers:
-            number, seat = divmod(self._piece, self._trainers)
-            self._at = (seat, self._trainers)
-            yield number, [self._at]
+        self._piece = self._alive.index(self.world.rank)
+        while self._piece != NOTHING:
+            while 0 <= self._piece < steps * self._trainers:
+                number, seat = divmod(self._piece, self._trainers)
+                self._at = (seat, self._trainers)
+                yield number, [self._at]
+            self._piece = self._more() if self._survives else NOTHING
+
+    def _more(self) -> int:
+        """Nothing is left to do here; wait for what a lost trainer may leave, or NOTHING."""
+        self._push(IDLE)
+        arrived = time.monotonic()
+        dealer = self._messages[0]
+        self._link.recv(dealer.flat, self._trainers)
+        self.meter.expose(arrived, time.monotonic())
+        return dealer.piece
 
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
+        if self.clip_norm is not None and self._mode == "sync" and self._servers > 1:
+            raise ConfigError(
+                "parameter_server: clip_norm needs the whole gradient, and in sync mode no server has it; "
+                "use servers = 1, or leave clip_norm out"
+            )
         check_element_wise("parameter_server", model, optimizer, trusted=self._trusted)
         module = super().attach(model, optimizer)
         trainable = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
@@ -153,11 +191,19 @@ class ParameterServer(Strategy):
                 parameter.grad = self._gradients[mine]
                 group["params"].append(parameter)
         self._shelf = Shelf(self._values[part], self._gradients[part], self.optimizer)
-        return Server(self._link, self._trainers, self._shelf, self._policy(), deadline=self.world.deadline)
+        return Server(
+            self._link,
+            self._trainers,
+            self._shelf,
+            self._policy(),
+            deadline=self.world.deadline,
+            may_lose=range(1, self._trainers) if self._survives else (),
+            deals=self._serving == 0,
+        )
 
     def _policy(self) -> Policy:
         if self._mode == "sync":
-            return Sync(self._shelf, self._backup)
+            return Sync(self._shelf, self._backup, self.clip_norm)
         bound = self._bound if self._mode == "ssp" else None
         return Async(self._shelf, bound, by_staleness=self._by_staleness)
 
@@ -171,7 +217,8 @@ class ParameterServer(Strategy):
         """Push every part of the gradient, pull every part of the parameters."""
         for group in self._groups:
             group.ready()
-        self.clip()
+        if self._mode != "sync":  # there an update's gradient is the mean of a round: the server shortens it
+            self.clip()
         self._push(PUSH)
         arrived = time.monotonic()
         for number, (part, message) in enumerate(zip(self._parts, self._messages, strict=True)):
@@ -182,10 +229,12 @@ class ParameterServer(Strategy):
         self._piece = self._messages[0].piece
         self._gradients.zero_()
 
-    def _push(self, kind: int) -> None:
+    def _push(self, kind: int, first: int = 0) -> None:
+        """To all servers from the `first` on."""
         arrived = time.monotonic()
         rates = [group["lr"] for group in self.optimizer.param_groups]
-        for number, (part, message) in enumerate(zip(self._parts, self._messages, strict=True)):
+        messages = list(enumerate(zip(self._parts, self._messages, strict=True)))
+        for number, (part, message) in messages[first:]:
             message.values.copy_(self._gradients[part])
             message.stamp(kind, self._versions[number], rates)
             self._link.send(message.flat, self._trainers + number)
@@ -194,11 +243,28 @@ class ParameterServer(Strategy):
 
     def synchronize(self) -> None:
         """Trainers say that their epoch is over; then everybody gets every server's part."""
-        if self._serving is None:
-            self._push(END)
+        if self._serving is None:  # whoever was told that nothing is left needs not tell the first server
+            self._push(END, first=int(self._survives))
+        if self._survives:
+            self._agree_who_is_left()
         for number, part in enumerate(self._parts):
-            self.collective.broadcast_(self._values[part], self._trainers + number)
+            server = self._alive.index(self._trainers + number)
+            self.collective.broadcast_(self._values[part], server)
         super().synchronize()
+
+    def _agree_who_is_left(self) -> None:
+        """The first server says; when it is fewer than before, they meet without the others."""
+        key = f"parameter_server/left/{self._agreed}"
+        self._agreed += 1
+        if self._serving == 0:
+            left = [rank for rank in range(self.world.size) if rank not in self._shelf.gone]
+            self.world.store.set(key, json.dumps(left))
+        left = json.loads(self.world.store.get(key))
+        if left != self._alive:
+            self._alive = left
+            self.collective.regroup(left)
+            if self._serving is not None:
+                self._shelf.gone.update(self.lost)
 
     def account(self) -> dict[str, Any]:
         if self._serving is None:
@@ -207,6 +273,7 @@ class ParameterServer(Strategy):
             "staleness": counts(self._shelf.staleness),
             "dropped_gradients": self._shelf.dropped,
             "updates": self._shelf.version,
+            "dealt_again": self._shelf.pieces.dealt_again if self._serving == 0 else 0,
             "waited_for": [self._shelf.waited_for[rank] for rank in range(self.world.size)],
         }
 

@@ -1,6 +1,7 @@
 """A study's axes become cells: one checked configuration each, in the order in which they run.
 
     for repeat: for scaling: for strategy: for collective: for batch: for ranks
+    for repeat: for scaling: for variant:                  for batch: for ranks       where variants are given
 
 Repeats are outermost, so that a disturbance of the machine falls on all cells and not on one of them.
 Combinations that a strategy cannot have (single with two ranks) are left out, not failed.
@@ -9,12 +10,13 @@ Combinations that a strategy cannot have (single with two ranks) are left out, n
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from paceline.config import RunConfig, config_hash, merged
 from paceline.config.run import usual_collective
-from paceline.config.study import StudyConfig
+from paceline.config.study import StudyConfig, slug
 from paceline.errors import ConfigError
 from paceline.registry import STRATEGIES
 
@@ -29,12 +31,14 @@ class Cell:
     batch: int
     repeat: int
     digest: str
+    variant: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """What study.json says of it."""
         return {
             "id": self.id,
             "scaling": self.scaling,
+            "variant": self.variant,
             "strategy": self.config.strategy,
             "collective": self.config.collective,
             "ranks": self.config.ranks,
@@ -44,25 +48,50 @@ class Cell:
         }
 
 
+@dataclass(frozen=True)
+class _Variant:
+    """One way of cooperating: a strategy over a collective, or a table of the study's."""
+
+    label: str
+    keys: Mapping[str, Any]
+    ranks: Sequence[int]
+    name: str | None = None
+
+
 def expand(study: StudyConfig, source: str = "study") -> list[Cell]:
     """All cells, checked; an impossible one is a one-line error that names it."""
-    shared = merged(RunConfig, study.run, source=f"{source} [run]")
-    pairs = [
-        (strategy, collective)
-        for strategy in study.strategies
-        for collective in study.collectives or [usual_collective(STRATEGIES.load(strategy))]
-    ]
+    merged(RunConfig, {k: v for k, v in study.run.items() if k != "slow"}, source=f"{source} [run]")
     cells = [
-        _cell(shared, repeat, scaling, strategy, collective, batch, ranks)
-        for repeat, scaling, (strategy, collective), batch in itertools.product(
-            range(study.repeats), study.scaling, pairs, study.batches
+        _cell(study, way, repeat, scaling, batch, ranks, source)
+        for repeat, scaling, way, batch in itertools.product(
+            range(study.repeats), study.scaling, _variants(study), study.batches
         )
-        for ranks in study.ranks
-        if _possible(strategy, collective, ranks)
+        for ranks in way.ranks
+        if _possible(way.keys["strategy"], way.keys["collective"], ranks)
     ]
     if not cells:
         raise ConfigError(f"{source}: no cell is possible with strategies {list(study.strategies)}")
     return cells
+
+
+def _variants(study: StudyConfig) -> list[_Variant]:
+    if not study.variants:
+        return [
+            _Variant(
+                f"{strategy}-{collective}", {"strategy": strategy, "collective": collective}, study.ranks
+            )
+            for strategy in study.strategies
+            for collective in study.collectives or [usual_collective(STRATEGIES.load(strategy))]
+        ]
+    found = []
+    for variant in study.variants:
+        strategy = variant.get("strategy", study.strategies[0])
+        usual = study.collectives[0] if study.collectives else usual_collective(STRATEGIES.load(strategy))
+        keys = {"strategy": strategy, "collective": usual}
+        keys |= {key: value for key, value in variant.items() if key not in ("name", "ranks")}
+        name = str(variant["name"])
+        found.append(_Variant(slug(name), keys, variant.get("ranks", study.ranks), name))
+    return found
 
 
 def _possible(strategy: str, collective: str, ranks: int) -> bool:
@@ -72,14 +101,15 @@ def _possible(strategy: str, collective: str, ranks: int) -> bool:
 
 
 def _cell(
-    shared: RunConfig, repeat: int, scaling: str, strategy: str, collective: str, batch: int, ranks: int
+    study: StudyConfig, way: _Variant, repeat: int, scaling: str, batch: int, ranks: int, source: str
 ) -> Cell:
-    name = f"{scaling}-{strategy}-{collective}-p{ranks}-b{batch}".replace(":", "-")
-    seed = shared.seed + repeat
+    name = f"{scaling}-{way.label}-p{ranks}-b{batch}".replace(":", "-")
+    seed = int(study.run.get("seed", 0)) + repeat
     size = {"global_batch": batch} if scaling == "strong" else {"batch": batch}
     try:
-        config = shared.replace(strategy=strategy, collective=collective, ranks=ranks, seed=seed, **size)
+        own = {"ranks": ranks, "seed": seed, **size}
+        config = merged(RunConfig, study.run, way.keys, own, source=source)
     except ConfigError as error:
         raise ConfigError(f"cell {name}: {error}") from error
     digest = config_hash(config.as_dict())
-    return Cell(f"{name}-s{seed}-{digest[:8]}", config, scaling, batch, repeat, digest)
+    return Cell(f"{name}-s{seed}-{digest[:8]}", config, scaling, batch, repeat, digest, way.name)

@@ -1,6 +1,7 @@
 """Gathers the runs below a folder into comparable groups and writes what the laws say of each.
 
-    */summary.json ──▶ Group by (scaling, strategy, collective, batch, data, model) ──▶ analyse ──▶ laws.json
+    */summary.json ──▶ Group by (scaling, variant, strategy, collective, batch, data, model)
+                   ──▶ analyse ──▶ laws.json
 
 The cells of a group differ in ranks and repeat only. `batch` is the batch of a rank in weak scaling and the
 global batch otherwise. Seconds are those for as many samples as the baseline trained on: with equal samples
@@ -22,7 +23,7 @@ from paceline.study.laws import analyse
 
 SCHEMA = 1
 Summary = Mapping[str, Any]
-Key = tuple[str | None, str, str, float, str, str]
+Key = tuple[str | None, str, str, str, float, str, str]
 
 
 def write_laws(folder: Path) -> Path:
@@ -74,9 +75,9 @@ def group_runs(summaries: Sequence[Summary]) -> dict[Key, list[Summary]]:
 def _key(summary: Summary) -> Key:
     scaling = summary.get("scaling") or None
     batch = float(summary["batch" if scaling == "weak" else "global_batch"])
-    words = ("strategy", "collective", "data", "model")
-    strategy, collective, data, model = (str(summary.get(word) or "") for word in words)
-    return scaling, strategy, collective, batch, data, model
+    words = ("variant", "strategy", "collective", "data", "model")
+    variant, strategy, collective, data, model = (str(summary.get(word) or "") for word in words)
+    return scaling, variant, strategy, collective, batch, data, model
 
 
 def _finished(summary: Summary) -> bool:
@@ -87,7 +88,7 @@ def _finished(summary: Summary) -> bool:
 
 
 def _entry(key: Key, runs: Sequence[Summary]) -> dict[str, Any]:
-    scaling, strategy, collective, batch, data, model = key
+    scaling, variant, strategy, collective, batch, data, model = key
     by_ranks: defaultdict[int, list[Summary]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: (run["ranks"], run.get("seed") or 0)):
         by_ranks[run["ranks"]].append(
@@ -95,8 +96,9 @@ def _entry(key: Key, runs: Sequence[Summary]) -> dict[str, Any]:
         )  # repeat i of every p has the same seed: they are compared in pairs
     kind = f", {scaling}" if scaling else ""
     return {
-        "label": f"{' '.join(filter(None, (strategy, collective)))}{kind}, batch {batch:g}",
+        "label": f"{variant or ' '.join(filter(None, (strategy, collective)))}{kind}, batch {batch:g}",
         "scaling": scaling,
+        "variant": variant or None,
         "strategy": strategy,
         "collective": collective,
         "batch": int(batch) if batch.is_integer() else batch,

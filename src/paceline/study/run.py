@@ -110,6 +110,7 @@ def _run_cell(cell: Cell, place: Path, command: str, tick: Callable[[], None]) -
             started=time.time(),
             command=command,
             scaling=cell.scaling,
+            variant=cell.variant,
             quiet=True,
             tick=tick,
         )
@@ -128,6 +129,7 @@ def _index(study: StudyConfig, cells: Sequence[Cell], folder: Path, command: str
         "title": study.title or study.name,
         "question": study.question,
         "targets": list(study.targets),
+        "compare": study.compare,
         "cells": [cell.as_dict() | {"status": status(folder, cell)} for cell in cells],
         "command": command,
         "commit": commit(),

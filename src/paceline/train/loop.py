@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
@@ -52,6 +52,8 @@ class Loop:
     device: torch.device
     done: int = 0
     """Steps made so far."""
+    lost: set[int] = field(default_factory=set)
+    """Ranks that have died."""
 
     def __call__(self, serve: Callable[[], None] | None = None) -> None:
         """Train until the planned steps are made or the target is reached.
@@ -111,6 +113,7 @@ class Loop:
         started = time.monotonic()
         self.progress.say("evaluating")
         self.strategy.synchronize()
+        self._note_losses(epoch)
         during = exact(self.collective, sums)
         if self.config.train_accuracy == "eval":
             train = evaluate(self.model, self.data.train, self.collective, self.device)
@@ -136,6 +139,13 @@ class Loop:
         }
         self.progress.epoch(epoch, self.done, scores)
         return test
+
+    def _note_losses(self, epoch: int) -> None:
+        """Rank 0 writes down who has died since it last looked."""
+        for rank in sorted(set(self.strategy.lost) - self.lost):
+            self.lost.add(rank)
+            self.journal.write("lost", rank=rank, epoch=epoch)
+            self.progress.note(f"rank {rank} died in epoch {epoch + 1}; the others go on without it")
 
     def _set_learning_rate(self) -> None:
         share = factor(self.config.schedule, self.done, self.plan.steps, self.plan.warmup_steps)

@@ -20,6 +20,7 @@ import torch._dynamo  # the first optimizer imports it: 0.9 s, here once in the 
 from paceline.comm.checked import checked
 from paceline.comm.collectives import Collective
 from paceline.comm.measured import Measured
+from paceline.comm.regrouped import Regrouped
 from paceline.comm.world import World, joined
 from paceline.config import Plan, RunConfig, config_hash
 from paceline.config.plan import dealt
@@ -54,6 +55,8 @@ class Assignment:
     command: str
     scaling: str | None = None
     quiet: bool = False
+    variant: str | None = None
+    """What a study calls this way of cooperating."""
 
 
 def run_rank(assignment: Assignment, place: Place) -> None:
@@ -75,7 +78,7 @@ def _train(
     config, plan = assignment.config, assignment.plan
     clock, meter = Clock(), Meter()
     collective, strategy = _cooperation(config, world, meter, owned)
-    data = Resident(assignment.prepared)
+    data = Resident(assignment.prepared, config.validation)
     torch.manual_seed(config.seed)
     model = build_model(config, data.shape, data.classes).to(world.device)
     optimizer = make_optimizer(config, model.parameters(), plan.learning_rate)
@@ -114,8 +117,7 @@ def _cooperation(
     config: RunConfig, world: World, meter: Meter, owned: ExitStack
 ) -> tuple[Collective, Strategy]:
     """Collective and strategy; both are given back with `owned`, however the run ends."""
-    inner = COLLECTIVES.make(str(config.collective), world, options=config.collective_options)
-    collective = checked(inner, world)
+    collective = _collective(config, world)
     owned.callback(collective.close)
     measured = Measured(collective, meter)
     strategy: Strategy = STRATEGIES.make(
@@ -123,6 +125,18 @@ def _cooperation(
     )
     owned.callback(strategy.close)
     return collective, strategy
+
+
+def _collective(config: RunConfig, world: World) -> Collective:
+    """The run's, with its calls compared; one that can go on without a rank where the strategy can."""
+
+    def made(some: World) -> Collective:
+        return checked(
+            COLLECTIVES.make(str(config.collective), some, options=config.collective_options), some
+        )
+
+    losable = STRATEGIES.load(config.strategy).losable(config.ranks, config.strategy_options)
+    return Regrouped(made, world) if losable else made(world)
 
 
 def _note(journal: Journal, progress: Progress, plan: Plan, found: Probe | None) -> None:
@@ -164,6 +178,7 @@ def _start(
         "id": assignment.folder.name,
         "launcher": place.launcher,
         "scaling": assignment.scaling,
+        "variant": assignment.variant,
         "config": config.as_dict(),
         "config_hash": config_hash(config.as_dict()),
         "plan": dataclasses.asdict(assignment.plan) | {"batch": assignment.plan.batch},

@@ -28,7 +28,9 @@ from paceline.errors import ConfigError, RankFailed, UsageError
 from paceline.launch import environment, local
 from paceline.launch.environment import Place
 from paceline.metrics.resources import usable_cores
+from paceline.metrics.summary import note_losses
 from paceline.registry import COLLECTIVES, MODELS, STRATEGIES
+from paceline.strategies import Strategy
 from paceline.train.build import build_model, check_lockstep, check_strategy
 from paceline.train.rank import Assignment, run_rank
 
@@ -40,6 +42,7 @@ def execute(
     command: str,
     ranks_given: bool = True,
     scaling: str | None = None,
+    variant: str | None = None,
     quiet: bool = False,
     tick: Callable[[], None] | None = None,
 ) -> Path:
@@ -47,6 +50,11 @@ def execute(
     place = environment.current()
     if place is not None:
         config = fitted(config, place, ranks_given)
+        if losable_ranks(config):
+            raise ConfigError(
+                f"survive: {place.launcher} ends all ranks when one dies; start with paceline train, or "
+                "leave survive out"
+            )
     config = settled(config)
     check(config)
     prepared = prepare(config.data, config.data_root, config.allow_unverified, config.data_options)
@@ -58,7 +66,7 @@ def execute(
         write_text(folder / "config.toml", to_toml(config.as_dict()))
         if not quiet:
             announce(config, plan, prepared, folder)
-    assignment = Assignment(config, plan, prepared, folder, command, scaling, quiet)
+    assignment = Assignment(config, plan, prepared, folder, command, scaling, quiet, variant)
     if place is not None:
         run_rank(assignment, place)
     else:
@@ -70,8 +78,18 @@ def _start_ranks(assignment: Assignment, started: float, tick: Callable[[], None
     """All ranks, from here; a failed run says so in its folder."""
     plan = assignment.plan
     function = functools.partial(run_rank, assignment)
+    losable = losable_ranks(assignment.config)
     try:
-        local.start(function, plan.ranks, threads=plan.threads_per_rank, started=started, tick=tick)
+        lost = local.start(
+            function,
+            plan.ranks,
+            threads=plan.threads_per_rank,
+            started=started,
+            tick=tick,
+            may_lose=losable,
+        )
+        if lost:
+            note_losses(assignment.folder, {error.rank: str(error) for error in lost})
     except RankFailed as error:
         failed = {"error": str(error), "rank": error.rank, "details": error.details}
         write_json(assignment.folder / "failed.json", failed)
@@ -118,6 +136,12 @@ def check(config: RunConfig) -> None:
     check_strategy(config.strategy, strategy, config.collective, config.ranks)
 
 
+def losable_ranks(config: RunConfig) -> frozenset[int]:
+    """Ranks whose death the strategy survives."""
+    strategy: type[Strategy] = STRATEGIES.load(config.strategy)
+    return strategy.losable(config.ranks, config.strategy_options)
+
+
 def check_data(config: RunConfig, prepared: Prepared) -> None:
     """Do augmentation and model take pictures of this shape?
 
@@ -134,9 +158,12 @@ def plan_for(config: RunConfig, prepared: Prepared, place: Place | None) -> Plan
     local_ranks = place.local_size if place else config.ranks
     nodes = place.nodes if place else 1
     trainers = STRATEGIES.load(config.strategy).trainers(config.ranks, config.strategy_options)
-    return make_plan(
-        config, prepared.train_size, usable_cores(), local_ranks=local_ranks, nodes=nodes, trainers=trainers
-    )
+    left = prepared.train_size - config.validation
+    if left < 1:
+        raise ConfigError(
+            f"validation = {config.validation} leaves none of {prepared.train_size:,} samples to train on"
+        )
+    return make_plan(config, left, usable_cores(), local_ranks=local_ranks, nodes=nodes, trainers=trainers)
 
 
 def claim_folder(config: RunConfig) -> Path:

@@ -23,7 +23,8 @@ def report(function, ranks, **options):
     before = time.monotonic()
     said = {"raised": None}
     try:
-        start(function, ranks, threads=1, **{"deadline": 20, **options})
+        lost = start(function, ranks, threads=1, **{"deadline": 20, **options})
+        said["lost"] = [(error.rank, str(error)) for error in lost]
     except BaseException as error:
         said = {"raised": type(error).__name__, "text": str(error), "rank": getattr(error, "rank", None),
                 "details": getattr(error, "details", ""), "code": getattr(error, "code", None)}

@@ -53,6 +53,28 @@ def test_a_rank_that_fails_is_named_and_ends_the_others(script, gone, what, text
     assert gone(script.pids_of("rank0", "rank1", "rank2"), 0)
 
 
+KILL_RANK_1 = "if place.rank == 1:\n    os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(0.5)\n"
+
+
+def test_a_rank_that_may_be_lost_ends_nobody_else(script):
+    _, said = script.run(case(KILL_RANK_1, may_lose=[1, 2]))
+    assert said["raised"] is None
+    assert [rank for rank, _ in said["lost"]] == [1]
+    assert said["lost"][0][1].startswith("rank 1 was killed by SIGKILL")
+
+
+def test_a_failure_that_follows_from_a_loss_names_the_lost_rank(script):
+    follows = KILL_RANK_1 + "if place.rank == 0:\n    raise ConnectionError('closed by the other side')\n"
+    _, said = script.run(case(follows + "time.sleep(60)", may_lose=[1]))
+    assert said["text"].startswith("rank 1 was killed by SIGKILL")
+
+
+def test_a_failure_of_ones_own_is_not_blamed_on_a_loss(script):
+    own = KILL_RANK_1 + "if place.rank == 0:\n    raise ValueError('mine')\n"
+    _, said = script.run(case(own + "time.sleep(60)", may_lose=[1]))
+    assert said["text"] == "rank 0 raised ValueError: mine"
+
+
 def test_the_details_are_the_ranks_own_traceback(script):
     _, said = script.run(failing("raise ValueError('on purpose')"))
     assert said["details"].startswith("Traceback (most recent call last)")

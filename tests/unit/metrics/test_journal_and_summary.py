@@ -10,10 +10,15 @@ import pytest
 
 from paceline.config import RunConfig
 from paceline.errors import PacelineError
+from paceline.metrics.accounts import waits
 from paceline.metrics.journal import Journal, journal_path, read
-from paceline.metrics.summary import seconds_to, stories_of, summarise, waits
+from paceline.metrics.stories import stories_of
+from paceline.metrics.summary import note_losses, seconds_to, summarise
 
-PLAN = {"ranks": 2, "nodes": 1, "threads_per_rank": 1, "batch": 2, "global_batch": 4, "learning_rate": 0.1}
+PLAN = {
+    "ranks": 2, "nodes": 1, "threads_per_rank": 1, "batch": 2, "global_batch": 4, "learning_rate": 0.1,
+    "train_size": 8, "samples": 16,
+}  # fmt: skip
 
 
 def start(rank: int, **changes) -> dict:
@@ -38,7 +43,7 @@ def steps(epoch: int, first: int, loss: list, at: float, arrive: list, leave: li
 
 def epoch(number: int, train: float, test: float) -> dict:
     return {
-        "epoch": number, "step": 2, "train_accuracy": train, "test_accuracy": test, "test_loss": 1 - test,
+        "epoch": number, "step": 2 * number + 2, "train_accuracy": train, "test_accuracy": test, "test_loss": 1 - test,
         "evaluate_seconds": 0.25,
     }  # fmt: skip
 
@@ -114,6 +119,33 @@ def test_arrays_and_quality(run):
     assert summary["peak_memory_bytes"] == [100, 90]
     assert summary["warnings"] == ["mind this"]
     assert json.loads((run / "summary.json").read_text()) == summary
+
+
+def test_what_each_epoch_had_reached(run):
+    summary = summarise(run)
+    assert summary["epoch_samples"] == [8, 16]
+    assert summary["epoch_updates"] == [2, 4]
+
+
+def test_a_lost_rank_leaves_a_whole_summary(run):
+    lines = journal_path(run, 1).read_text().splitlines(keepends=True)
+    journal_path(run, 1).write_text("".join(lines[:2]))  # its start and the steps of its first epoch
+    end = journal_path(run, 0).read_text().splitlines(keepends=True)
+    journal_path(run, 0).write_text("".join(end[:-1]))
+    zero = Journal(run, 0)
+    zero.write("lost", rank=1, epoch=1)
+    zero.write("end", **END)
+    zero.close()
+    summary = summarise(run)
+    assert summary["lost_ranks"] == [1]
+    assert summary["samples"] == 16  # as planned: what it had under way was dealt again
+    assert summary["phases"]["wait"][1] == 0.0  # whoever is gone waits for nobody
+    assert summary["compute_seconds"] == pytest.approx(6.0)  # the mean of who is left
+    assert summary["peak_memory_bytes"] == [100, None]
+    note_losses(run, {1: "rank 1 was killed by SIGKILL"})
+    told = json.loads((run / "summary.json").read_text())
+    assert told["warnings"] == ["mind this", "rank 1 was killed by SIGKILL; the others went on without it"]
+    assert told["lost_ranks"] == [1]
 
 
 def test_seconds_to_a_target():

@@ -86,7 +86,7 @@ def test_every_section_is_there_in_order(html):
 def test_the_page_has_two_schemes_and_text_for_every_figure(html):
     page = Page(html)
     assert "prefers-color-scheme: dark" in html
-    assert len(page.all("figure")) == len(page.all("figcaption")) == len(page.all("svg")) == 18
+    assert len(page.all("figure")) == len(page.all("figcaption")) == len(page.all("svg")) == 19
     assert all(figure["role"] == "img" for figure in page.all("svg"))
     used = set(re.findall(r"var\((--[a-z0-9-]+)\)", html))
     light, dark = html.split("prefers-color-scheme: dark", 1)
@@ -107,7 +107,7 @@ def test_markdown_says_the_same(report, html):
     heads = re.findall(r"^## (.*)$", text, re.MULTILINE)
     assert heads == re.findall(r"<h2[^>]*>(.*?)</h2>", html)
     figures = re.findall(r"\]\((figures/[^)]+)\)", text)
-    assert len(figures) == 18
+    assert len(figures) == 19
     assert all((report / figure).is_file() for figure in figures)
     for line in text.splitlines():
         if line.startswith("| "):
@@ -127,7 +127,7 @@ def test_the_notebook_is_valid_and_answers_unrun(report):
     assert "study = read.load(['.'])" in code
     assert not re.search(r"\d\.\d", code), "a number is written into the code"
     shown = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
-    assert sum("image/svg+xml" in output.data for output in shown) == 18
+    assert sum("image/svg+xml" in output.data for output in shown) == 19
     assert "4 ranks train 2.11 times as fast" in shown[0].data["text/markdown"]
 
 

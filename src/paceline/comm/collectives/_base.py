@@ -16,7 +16,7 @@ Sums of bytes are exact: each byte has one non-zero summand.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal, Protocol, get_args
 
 import torch
@@ -114,6 +114,10 @@ class Collective(ABC):
     def decorated(self, by: Callable[[Collective], Collective]) -> Collective:
         """This collective inside a decorator; one that measures stays outside of it."""
         return by(self)
+
+    def regroup(self, ranks: Sequence[int]) -> None:
+        """From here on these ranks of its world alone; only one that is made for it can."""
+        raise NotImplementedError(f"{type(self).__name__} cannot go on with {len(ranks)} of its ranks")
 
     def close(self) -> None:  # noqa: B027 - most collectives own nothing that needs closing
         """Give back what the collective owns. Closing twice is harmless."""
