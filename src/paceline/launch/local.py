@@ -58,8 +58,6 @@ def start(
         raise ConfigError(f"{ranks} ranks cannot be started; at least 1 is needed")
     check_forkable()
     started = command_started() if started is None else started
-    sys.stdout.flush()  # or each rank would print what is still in the buffer
-    sys.stderr.flush()
     children: list[Child] = []
     served: object = None
     with Signals() as signals:
@@ -67,8 +65,7 @@ def start(
             gc.freeze()  # or a rank's first collection writes to every object it shares: 41 MB a rank, not 3
             served = _fork_all(children, function, ranks, threads, started, signals, serve)
             watch = Watch(children, signals, grace=grace, deadline=deadline, tick=tick, may_lose=may_lose)
-            watch.run()
-            return watch.failed_ranks()
+            return watch.run()
         finally:
             gc.unfreeze()
             for child in children:
@@ -128,6 +125,8 @@ def _fork_all(
 ) -> object:
     """Fork the ranks, adding each to `children` as soon as it is there; returns what `serve` does."""
     launcher = os.getpid()
+    sys.stdout.flush()  # or each rank would print what is still in the buffer
+    sys.stderr.flush()
     with socket.create_server((_ADDRESS, 0), backlog=ranks + 8) as listener, signals.held_back():
         listen_fd, port = listener.fileno(), listener.getsockname()[1]
         for rank in range(ranks):

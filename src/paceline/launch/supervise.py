@@ -104,8 +104,9 @@ class Watch:
         self._returned: list[int] = []
         self._interrupted_by = 0
 
-    def run(self) -> None:
-        """Returns when every rank has returned; else ends them and raises what the launcher should raise."""
+    def run(self) -> list[RankFailed]:
+        """Returns when every rank has returned or was lost, and what became of those that were; else ends
+        them and raises what the launcher should raise."""
         while self._alive:
             for number in self._signals.wait(self._next() - time.monotonic()):
                 self._interrupt(number)
@@ -114,9 +115,6 @@ class Watch:
             if not self._climb():
                 break
         self._finish()
-
-    def failed_ranks(self) -> list[RankFailed]:
-        """What became of the ranks that were lost."""
         return [RankFailed(failure.rank, failure.reason, failure.details) for failure in self.lost]
 
     def _next(self) -> float:

@@ -12,8 +12,7 @@ ssp      as async, but a trainer more than `staleness` steps ahead of the slowes
 
 Cost of a step: a trainer sends one push and receives one pull, each as long as the parameters plus a stamp of
 8 bytes and 4 a parameter group. A server moves as much for every trainer: its link is the bottleneck, so
-parameters can be cut over `servers` = s ranks (the last ones of the world), each of which keeps 1/s. Servers
-train nothing.
+parameters can be cut over `servers` = s ranks (the last ones), each of which keeps 1/s and trains nothing.
 
 momentum          the velocity is the server's; async and ssp lower it by the rule of _momentum.py ("scaled")
 lr_by_staleness   async and ssp: an update by a gradient that is s updates old is made with lr / (1 + s)
@@ -39,17 +38,15 @@ from paceline.comm.collectives import Collective
 from paceline.comm.links import Counted, make_link
 from paceline.comm.world import World
 from paceline.data.shard import seat_slice
-from paceline.errors import ConfigError, one_of
+from paceline.errors import ConfigError
 from paceline.metrics.clock import Meter
 from paceline.strategies._base import Loop, Seats, Strategy
 from paceline.strategies._flat import check_element_wise, flattened, next_places
-from paceline.strategies._momentum import MOMENTA, scale_momentum_
+from paceline.strategies._momentum import scale_momentum_
 from paceline.strategies._periods import counts
 from paceline.strategies._server import Async, Policy, Server, Shelf, Sync
 from paceline.strategies._server_messages import END, IDLE, NOTHING, PUSH, Message
-
-MODES = ("sync", "async", "ssp")
-TURNS = ("auto", "claimed", "dealt")
+from paceline.strategies._server_options import check_choices, check_numbers, trainers_of
 
 
 class ParameterServer(Strategy):
@@ -82,21 +79,9 @@ class ParameterServer(Strategy):
         survive: bool = False,
     ) -> None:
         super().__init__(world, collective, meter)
-        one_of("parameter_server: mode", mode, MODES)
-        one_of("parameter_server: momentum", momentum, MOMENTA)
-        one_of("parameter_server: turns", turns, TURNS)
         self._trainers = trainers_of(world.size, servers)
-        if not 0 <= backup < self._trainers:
-            raise ConfigError(f"parameter_server: backup = {backup} must be 0 to {self._trainers - 1}")
-        if staleness < 0:
-            raise ConfigError(f"parameter_server: staleness = {staleness} must be at least 0")
-        if mode == "sync" and turns == "claimed":
-            raise ConfigError("parameter_server: sync gives every trainer the same turns; leave out turns")
-        if survive and (mode == "sync" or turns == "dealt"):
-            raise ConfigError(
-                "parameter_server: survive needs mode = async or ssp and claimed turns, or a lost trainer's "
-                "part of the epoch would be missing"
-            )
+        check_choices(mode, momentum, turns, survive=survive)
+        check_numbers(staleness, backup, self._trainers)
         self._survives = survive
         self._alive = list(range(world.size))
         self._agreed = 0
@@ -289,13 +274,3 @@ class ParameterServer(Strategy):
 
     def close(self) -> None:
         self._link.close()
-
-
-def trainers_of(ranks: int, servers: int) -> int:
-    """How many of the ranks train."""
-    if not 1 <= servers < ranks:
-        raise ConfigError(
-            f"parameter_server: {ranks} rank(s) with servers = {servers} leave nobody to train; "
-            f"use at least {max(2, servers + 1)} ranks"
-        )
-    return ranks - servers
