@@ -157,8 +157,8 @@ class ParameterServer(Strategy):
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
         if self.clip_norm is not None and self._mode == "sync" and self._servers > 1:
             raise ConfigError(
-                "parameter_server: clip_norm needs the whole gradient, and in sync mode no server has it; use "
-                "servers = 1, or leave clip_norm out"
+                "parameter_server: clip_norm needs the whole gradient, and in sync mode no server has it; "
+                "use servers = 1, or leave clip_norm out"
             )
         check_element_wise("parameter_server", model, optimizer, trusted=self._trusted)
         module = super().attach(model, optimizer)
