@@ -41,6 +41,9 @@ bench: setup            ## side-by-side measurements (minutes); JSON in benchmar
 	$(BIN)/python benchmarks/backend.py
 	$(BIN)/paceline bench allreduce --config studies/all-reduce.toml --json benchmarks/results/all-reduce.json
 	$(BIN)/paceline bench allreduce --config studies/shared-memory.toml --json benchmarks/results/shared-memory.json
+	$(BIN)/paceline bench step --json benchmarks/results/step.json
+	$(BIN)/python benchmarks/svhn_resnet18.py --json benchmarks/results/svhn-resnet18.json --docs docs
+	$(BIN)/paceline bench syncbn --json benchmarks/results/syncbn.json
 
 docs: setup             ## HTML in docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build --quiet -W --keep-going -b html docs docs/_build/html

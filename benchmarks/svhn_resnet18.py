@@ -197,7 +197,7 @@ def speed_figure(rows):
         error = [[times["median"] - times["low"]], [times["high"] - times["median"]]]
         axes.bar(place, times["median"], 0.55, color=colour(place))
         axes.errorbar(place, times["median"], error, color=svg.INK, capsize=3, linewidth=1.1)
-    axes.set_xticks(range(len(rows)), [row["case"] for row in rows])
+    axes.set_xticks(range(len(rows)), [row["case"].replace(", ", "\n") for row in rows])
     axes.axhline(1, color=svg.INK, linewidth=0.7, linestyle=(0, (2, 2)))
     told = "; ".join(f"{row['case']} {row['times']['median']:.2f}" for row in rows)
     return Drawing("svhn-resnet18-speed", "Speed-up at a global batch of 32",

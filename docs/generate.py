@@ -55,8 +55,8 @@ def error_classes() -> str:
 
 
 def strategies() -> str:
-    """One row a strategy."""
-    return _variants(registry.STRATEGIES)
+    """One row a strategy, with what it says of itself."""
+    return _variants(registry.STRATEGIES, needs=_needs)
 
 
 def collectives() -> str:
@@ -197,14 +197,24 @@ def _default(field: dataclasses.Field[object]) -> str:
     return f"`{value}`".lower() if isinstance(value, bool) else f"`{value}`"
 
 
-def _variants(kind: registry.Registry) -> str:
+def _needs(strategy: typing.Any) -> str:
+    """How many ranks, on how many machines, over which collectives."""
+    said = [f"at least {strategy.least_ranks} ranks"] if strategy.least_ranks > 1 else []
+    said += [f"at most {strategy.most_ranks} rank"] if strategy.most_ranks else []
+    said += ["one machine"] if strategy.single_node else []
+    said += [f"collective `{name}`" for name in strategy.collectives or ()]
+    return ", ".join(said) or "–"
+
+
+def _variants(kind: registry.Registry, **more: Callable[[typing.Any], str]) -> str:
+    """`more`: further columns, by name."""
     rows = []
     for name in kind.names():
         factory = kind.load(name)
         text = inspect.getdoc(importlib.import_module(factory.__module__)) or ""
         first = " ".join(text.partition("\n\n")[0].split()).removeprefix(f"{name}: ")
-        rows.append((f"`{name}`", first, _taken(factory)))
-    return _table(("name", "", "options and their defaults"), rows)
+        rows.append((f"`{name}`", first, *(said(factory) for said in more.values()), _taken(factory)))
+    return _table(("name", "", *more, "options and their defaults"), rows)
 
 
 def _taken(factory: Callable[..., object]) -> str:

@@ -29,6 +29,7 @@ from paceline.comm.collectives import Collective
 from paceline.comm.measured import Measured
 from paceline.comm.ordered import texts
 from paceline.comm.world import World, joined
+from paceline.config.run import DEFAULT_COLLECTIVE, usual_collective
 from paceline.data import Order, Resident, prepare
 from paceline.data.indexed import indexed
 from paceline.data.pieces import Piece, pieces
@@ -91,9 +92,9 @@ class JoinedWorld:
     def __init__(self, world: World) -> None:
         self.world = world
         self.rank, self.size, self.device = world.rank, world.size, world.device
-        self._usual = "auto" if world.size > 1 else "native"
         self._collective: Collective = COLLECTIVES.make("native", world)
-        self._open: list[Strategy | Collective] = [self._collective]
+        self._open = contextlib.ExitStack()
+        self._open.callback(self._collective.close)
 
     def wrap(
         self,
@@ -110,7 +111,7 @@ class JoinedWorld:
         `collective` None: the strategy's own if it has one, else the default of `collective()`. Random
         numbers drawn from here on (dropout) differ between ranks."""
         kind = STRATEGIES.load(strategy) if isinstance(strategy, str) else strategy
-        collective = collective or next(iter(getattr(kind, "collectives", None) or [self._usual]))
+        collective = collective or usual_collective(kind)
         check_strategy(strategy, kind, collective, self.size)
         trainers = getattr(kind, "trainers", None)
         if trainers is not None and trainers(self.size, options) != self.size:
@@ -121,7 +122,7 @@ class JoinedWorld:
         meter = Meter()
         inner = collective if isinstance(collective, Collective) else self.collective(collective)
         made: Strategy = _made(STRATEGIES, strategy, options, self.world, Measured(inner, meter), meter)
-        self._open.append(made)
+        self._open.callback(made.close)
         if made.seats != [(self.rank, self.size)]:
             raise ConfigError(
                 f"{strategy} with {options} deals finer than by ranks, which a loop of your own does not; "
@@ -137,8 +138,8 @@ class JoinedWorld:
         """A collective of these ranks, for your own use, for `wrap` or a SyncBatchNorm; closed at the end.
 
         The default is `auto`, measured once a machine; alone there is nothing to measure."""
-        made = checked(_made(COLLECTIVES, name or self._usual, options, self.world), self.world)
-        self._open.append(made)
+        made = checked(_made(COLLECTIVES, name or DEFAULT_COLLECTIVE, options, self.world), self.world)
+        self._open.callback(made.close)
         return made
 
     def shard(
@@ -189,9 +190,8 @@ class JoinedWorld:
         self._collective.barrier()
 
     def close(self) -> None:
-        """Give back what the strategies and collectives own. Closing twice is harmless."""
-        while self._open:
-            self._open.pop().close()
+        """Give back what the strategies and collectives own, the last first. Closing twice is harmless."""
+        self._open.close()
 
 
 class Training:

@@ -18,8 +18,10 @@ from paceline.train.step import Step
 
 def refused(world: World, name: str, options: dict) -> str:
     """What is said of options that cannot be."""
+    collective = COLLECTIVES.make("native", world)
+    collective.barrier()  # or a rank that leaves at once ends the world while others still join it
     try:
-        STRATEGIES.make(name, world, COLLECTIVES.make("native", world), Meter(), options=options)
+        STRATEGIES.make(name, world, collective, Meter(), options=options)
     except ConfigError as error:
         return str(error)
     return "taken"

@@ -78,7 +78,8 @@ def others(
             for operation in ("sum", "max"):
                 found[length, kind, "reduce_scatter", operation] = collective.reduce_scatter(mine, operation)
                 lent = collective.allocate(length, mine.dtype, mine.device).copy_(mine)
-                found[length, kind, "lent", operation] = collective.reduce_scatter_lent(lent, operation)
+                out = torch.empty_like(found[length, kind, "reduce_scatter", operation])
+                found[length, kind, "lent", operation] = collective.reduce_scatter_lent(lent, out, operation)
                 collective.barrier()
                 lent.zero_()
             found[length, kind, "allocated"] = _same_when_allocated(collective, mine)
@@ -155,6 +156,23 @@ def _team(world: World, members: tuple[int, ...], name: str) -> list[Collective]
         world, rank=members.index(world.rank), size=len(members), store=store, group=group
     )
     return [COLLECTIVES.make(each, part) for each in (name, "native")]
+
+
+def lent_into_wrong_memory(world: World) -> list[str]:
+    """What is said of a result that is too short, of another type, or not in one piece."""
+    collective, flat, said = Shm(world), torch.ones(100), []
+    for out in (torch.ones(49), torch.ones(50, dtype=torch.float64), torch.ones(100)[::2]):
+        try:
+            collective.reduce_scatter_lent(flat, out)
+        except ConfigError as error:
+            said.append(str(error).removeprefix("shm: ").partition(" in one")[0])
+    return said
+
+
+def agreed(world: World) -> list[str]:
+    """What rank 0 said, each time it was asked; it goes ahead of the others."""
+    time.sleep(0.05 * world.rank)
+    return [world.agree("a name", f"{world.rank}: {number}") for number in range(3)]
 
 
 def nans(world: World, name: str, options: dict) -> list[torch.Tensor]:

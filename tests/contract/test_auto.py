@@ -32,6 +32,13 @@ def test_measured_once_and_alike_on_every_rank(zygote, tmp_path):
     assert [rank["measured"] for rank in auto(zygote, tmp_path, "native", "slow")] == [0, 0]
 
 
+def test_one_rank_alone_measures_nothing(zygote, tmp_path):
+    words = {"cache": str(tmp_path), "others": ["slow", "native"]}
+    (rank,) = zygote.run("cases.collectives:auto_twice", 1, **words)
+    assert rank["measured"] == 0 and torch.equal(rank["sum"], torch.ones(5))
+    assert not tables(tmp_path)
+
+
 def test_a_damaged_table_is_measured_again(zygote, tmp_path):
     auto(zygote, tmp_path, "native", "slow")
     (file,) = tables(tmp_path)

@@ -15,9 +15,14 @@ from hypothesis import strategies as st
 
 from cases import collectives as cases
 from cases.collectives import values
+from paceline.comm.background import Background
 from paceline.comm.calls import DTYPES
-from paceline.comm.collectives import OPERATIONS
+from paceline.comm.checked import Checked
+from paceline.comm.collectives import OPERATIONS, Collective
+from paceline.comm.collectives.auto import Auto
 from paceline.comm.links.thread import in_threads
+from paceline.comm.measured import Measured
+from paceline.comm.shm import unavailable
 from paceline.errors import ConfigError
 from paceline.registry import COLLECTIVES, option_hints
 
@@ -76,6 +81,22 @@ def check(ranks: list[dict], lengths: list[int], kinds: list[str], loose: float 
 def threads(name: str, size: int, function, **arguments) -> list[dict]:
     options = {"link": "thread"}
     return in_threads(size, lambda world: function(world, name=name, options=options, **arguments))
+
+
+@pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
+def test_memory_of_another_size_is_never_written(zygote):
+    """The core is given addresses: what lies behind them is checked before."""
+    for said in zygote.run("cases.collectives:lent_into_wrong_memory", 2):
+        assert said == ["`out` has to be 50 torch.float32"] * 3
+
+
+VERBS = {name for name, value in vars(Collective).items() if callable(value) and name[0] != "_"}
+
+
+@pytest.mark.parametrize("decorator", [Auto, Background, Checked, Measured])
+def test_what_stands_for_another_passes_every_verb_on(decorator):
+    """A default of the seam in its place would be right and slow, so nothing else would notice."""
+    assert VERBS - {"decorated"} <= vars(decorator).keys()
 
 
 @pytest.mark.parametrize("size", SIZES)

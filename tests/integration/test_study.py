@@ -78,11 +78,11 @@ def test_interleaved_over_repeats_and_each_with_its_own_seed(zygote, tmp_path, s
     done = zygote.paceline("study", study_file, "--dry-run", cwd=tmp_path)
     cells = done.out.split()
     assert [cell.rsplit("-", 1)[0] for cell in cells[:5]] == [
-        "strong-ddp-native-p1-b60-s0",
-        "strong-ddp-native-p2-b60-s0",
-        "weak-ddp-native-p1-b60-s0",
-        "weak-ddp-native-p2-b60-s0",
-        "strong-ddp-native-p1-b60-s1",
+        "strong-ddp-auto-p1-b60-s0",
+        "strong-ddp-auto-p2-b60-s0",
+        "weak-ddp-auto-p1-b60-s0",
+        "weak-ddp-auto-p2-b60-s0",
+        "strong-ddp-auto-p1-b60-s1",
     ]
     assert not (tmp_path / "runs").exists()
 

@@ -53,7 +53,7 @@ def test_a_run_folder_holds_what_was_promised(zygote, tmp_path):
     assert len(list(folder.glob("events.out.tfevents.*"))) == 1
     assert sorted(path.name for path in folder.glob("journal-*")) == ["journal-0.jsonl", "journal-1.jsonl"]
     assert done.out.splitlines()[-1] == "a/summary.json"
-    assert "2 × 1 thread, ddp over native" in done.err and "epoch   3/3" in done.err
+    assert "2 × 1 thread, ddp over auto" in done.err and "epoch   3/3" in done.err
     assert done.err.count("epoch   1/3") == 1, "more than one rank printed"
 
 
@@ -213,6 +213,29 @@ def test_a_rank_that_raises_ends_the_run_with_its_own_traceback(zygote, tmp_path
     failed = json.loads((tmp_path / "a" / "failed.json").read_text())
     assert failed["rank"] == 1 and "planted" in failed["details"]
     assert not (tmp_path / "a" / "summary.json").exists()
+
+
+OWNER = """
+import pathlib
+from paceline.strategies.ddp import Ddp
+
+class Owner(Ddp):
+    def step(self):
+        if self.world.rank == 1:
+            raise OSError("the disk is full")
+        super().step()
+
+    def close(self):
+        super().close()
+        pathlib.Path(f"closed-{self.world.rank}").touch()
+"""
+
+
+def test_what_a_failing_rank_owns_is_given_back(zygote, tmp_path):
+    (tmp_path / "owner.py").write_text(OWNER)
+    done = zygote.paceline("train", *SMALL, "--ranks", 2, "--strategy", "owner:Owner", cwd=tmp_path)
+    assert done.code == 1 and "rank 1 raised OSError: the disk is full" in done.err
+    assert {path.name for path in tmp_path.glob("closed-*")} == {"closed-0", "closed-1"}
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ table and figures again. The first table of the sections is also what the termin
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +28,17 @@ def things() -> list[str]:
     """`all_reduce.py` is measured by `paceline bench all-reduce`."""
     files = Path(__file__).parent.glob("*.py")
     return sorted(file.stem.replace("_", "-") for file in files if not file.stem.startswith("_"))
+
+
+def where(rows: Sequence[Row]) -> list[str]:
+    """Cores, machine and commit of the rows, as sentences of a page's lead."""
+    words = []
+    for row in rows[:1]:
+        if "cores" in row:
+            words.append(f"Usable cores: {row['cores']}.")
+        if "machine" in row:
+            words.append(f"Machine: {row['machine']['cpu']}; commit {row.get('commit') or 'unknown'}.")
+    return words
 
 
 def load(thing: str) -> ModuleType:

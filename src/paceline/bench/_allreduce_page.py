@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from paceline.bench import Row
+from paceline.bench import Row, where
 from paceline.bench._allreduce_cases import ZERO_COPY
 from paceline.report import formats, svg
 from paceline.report.canvas import Drawing, colour, finish, marker, panel, rank_axis
@@ -85,12 +85,7 @@ def _section(
 
 
 def _lead(rows: Sequence[Row]) -> str:
-    first = rows[0] if rows else {}
-    words = [_HOW]
-    if "cores" in first:
-        words.append(f"Usable cores: {first['cores']}.")
-    if "machine" in first:
-        words.append(f"Machine: {first['machine']['cpu']}; commit {first.get('commit') or 'unknown'}.")
+    words = [_HOW, *where(rows)]
     skipped = {label: reason for row in rows for label, reason in row.get("skipped", {}).items()}
     words += [f"Skipped: {label} ({reason})." for label, reason in sorted(skipped.items())]
     if not all(row["same_bits"] for row in rows):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.bench import Row
+from paceline.bench import Row, where
 from paceline.bench._step_cases import REFERENCE
 from paceline.report import formats, svg
 from paceline.report.canvas import Drawing, colour, finish, marker, panel, rank_axis
@@ -59,12 +59,7 @@ def _section(id: str, title: str, lead: str, table: Table, drawings: Sequence[Dr
 
 
 def _lead(rows: Sequence[Row]) -> str:
-    words = [_HOW]
-    for row in rows[:1]:
-        words.append(f"Batch of a rank: {row['batch']}. Usable cores: {row['cores']}.")
-        if "machine" in row:
-            words.append(f"Machine: {row['machine']['cpu']}; commit {row.get('commit') or 'unknown'}.")
-    return " ".join(words)
+    return " ".join([_HOW, *(f"Batch of a rank: {row['batch']}." for row in rows[:1]), *where(rows)])
 
 
 def _table(columns: Sequence[str], rows: Sequence[Row], cells: object) -> Table:
@@ -82,7 +77,7 @@ def _time_cells(row: Row) -> list[str]:
         *(_us(row[f"{key}_us"]) for key in ("forward", "backward", "update", "step", "compute", "outside")),
         f"{_us(row['outside_low_us'])} – {_us(row['outside_high_us'])}",
         formats.times(row["times_reference"]),
-        formats.NONE if quotient[0] is None else formats.between(quotient),
+        formats.NONE if None in quotient else formats.between(quotient),
         formats.count(row["collectives_a_step"]),
         formats.bytes_(row["bytes_a_step"]),
     ]

@@ -99,9 +99,15 @@ def times(
         return None, None, None
     drawn = np.random.default_rng(0).integers(0, pairs.shape[1], (_DRAWS, pairs.shape[1]))
     above, below = (np.median(side[drawn], axis=1) for side in pairs)
-    low, high = np.percentile(above / np.maximum(below, 1e-9), [2.5, 97.5])
+    drawn_times = np.divide(above.clip(0), below, out=np.full(_DRAWS, np.inf), where=below > 0)
+    low, high = np.percentile(drawn_times, [2.5, 97.5], method="nearest")
+    value, low, high = (float(x) if np.isfinite(x) else None for x in (_quotient(pairs), low, high))
+    return value, low, high
+
+
+def _quotient(pairs: np.ndarray) -> np.float64:
     above, below = np.median(pairs, axis=1)
-    return float(above / below), float(low), float(high)
+    return np.float64(above / below)
 
 
 def with_memory(row: Row, found: Sequence[Rank]) -> Row:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import nan
 from typing import Any
 
-from paceline.bench import Row
+from paceline.bench import Row, where
 from paceline.bench._syncbn_rows import CASES, SHARE, TORCH
 from paceline.report import formats, svg
 from paceline.report.canvas import Drawing, colour, finish, marker, panel
@@ -58,12 +58,7 @@ def _section(id: str, title: str, lead: str, tables: Sequence[Table], drawings: 
 
 
 def _lead(rows: Sequence[Row]) -> str:
-    first = rows[0] if rows else {}
-    words = [_HOW]
-    if "cores" in first:
-        words.append(f"Usable cores: {first['cores']}.")
-    if "machine" in first:
-        words.append(f"Machine: {first['machine']['cpu']}; commit {first.get('commit') or 'unknown'}.")
+    words = [_HOW, *where(rows)]
     if rows and not any(row["case"] == TORCH for row in rows):
         words.append(f"{TORCH} is left out: it needs GPUs, and here are none.")
     return " ".join(words)

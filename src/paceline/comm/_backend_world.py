@@ -96,13 +96,13 @@ def _made(world: World, name: str, options: Mapping[str, Any]) -> Collective:
     collective: Collective | None = None
     problem = ""
     try:
-        collective = checked(COLLECTIVES.make(name, world, options=options), world)
+        collective = COLLECTIVES.make(name, world, options=options)
     except (PacelineError, ImportError, OSError, TypeError, ValueError) as error:
         problem = str(error)
     failed = torch.tensor([float(collective is None)])
     world.group.allreduce([failed]).wait()
     if not failed.item() and collective is not None:
-        return collective
+        return checked(collective, world)
     if collective is not None:
         collective.close()
     raise ConfigError(problem or f"collective {name!r} cannot be had on another rank, whose error says why")

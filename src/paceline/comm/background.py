@@ -13,6 +13,7 @@ of the cores that training computes on (docs/decisions/0011-overlap.md).
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from typing import ClassVar, TypeVar
@@ -24,6 +25,7 @@ from paceline.comm.collectives import Collective, Operation, Pending
 from paceline.errors import PacelineError
 
 Result = TypeVar("Result")
+_FAILING = 0.5  # seconds for what is queued, where this rank fails anyway
 
 
 class Background(Collective):
@@ -49,8 +51,8 @@ class Background(Collective):
     def reduce_scatter(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
         return self._engine.call(lambda: self._inner.reduce_scatter(flat, operation))
 
-    def reduce_scatter_lent(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
-        return self._engine.call(lambda: self._inner.reduce_scatter_lent(flat, operation))
+    def reduce_scatter_lent(self, flat: Tensor, out: Tensor, operation: Operation = "sum") -> Tensor:
+        return self._engine.call(lambda: self._inner.reduce_scatter_lent(flat, out, operation))
 
     def barrier(self) -> None:
         self._engine.call(self._inner.barrier)
@@ -130,12 +132,14 @@ class _Engine:
             finished = self._finished
 
     def close(self) -> None:
-        """Finish what is queued, then end the thread. Closing twice is harmless."""
+        """Finish what is queued, then end the thread. Closing twice is harmless.
+
+        A rank that closes because of an error does not wait for others: they are to hear of the error."""
         with self._lock:
             if not self._closed:
                 self._closed = True
                 self._orders.put(None)
-        self._thread.join(self._deadline)
+        self._thread.join(self._deadline if sys.exc_info()[0] is None else min(self._deadline, _FAILING))
 
     def _serve(self) -> None:
         torch.set_grad_enabled(False)  # a new thread begins with it on

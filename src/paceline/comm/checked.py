@@ -60,7 +60,7 @@ class Checked(Collective):
     def __init__(self, inner: Collective, device: torch.device, state: State, label: int = 0) -> None:
         self.rank = inner.rank
         self.size = inner.size
-        self.link = inner.link
+        self.uses = inner.uses
         self.asynchronous = inner.asynchronous  # type: ignore[misc]  # a decorator is what it decorates
         self._inner = inner
         self._device = device
@@ -79,6 +79,11 @@ class Checked(Collective):
     def reduce_scatter(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
         return self._run(
             "reduce_scatter", lambda: self._inner.reduce_scatter(flat, operation), flat, operation
+        )
+
+    def reduce_scatter_lent(self, flat: Tensor, out: Tensor, operation: Operation = "sum") -> Tensor:
+        return self._run(
+            "reduce_scatter", lambda: self._inner.reduce_scatter_lent(flat, out, operation), flat, operation
         )
 
     def barrier(self) -> None:

@@ -49,11 +49,11 @@ class Measured(Collective):
         self._meter.add(arrived, time.monotonic(), flat.nbytes)
         return part
 
-    def reduce_scatter_lent(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
+    def reduce_scatter_lent(self, flat: Tensor, out: Tensor, operation: Operation = "sum") -> Tensor:
         arrived = time.monotonic()
-        part = self._inner.reduce_scatter_lent(flat, operation)
+        self._inner.reduce_scatter_lent(flat, out, operation)
         self._meter.add(arrived, time.monotonic(), flat.nbytes)
-        return part
+        return out
 
     def barrier(self) -> None:
         arrived = time.monotonic()

@@ -40,7 +40,8 @@ class World:
     """Torch's own process group of these ranks (gloo or nccl); not torch's default one where we are that."""
 
     def agree(self, key: str, value: str) -> str:
-        """Rank 0's value, on every rank (for a folder's name, not for tensors)."""
+        """Rank 0's value, on every rank (for a folder's name, not for tensors); as often as all ranks ask."""
+        key = f"agreed/{key}/{self.store.add(f'agreed/{key}/asked by {self.rank}', 1)}"
         if self.rank == 0:
             self.store.set(key, value)
         return str(self.store.get(key), "utf-8")

@@ -29,6 +29,7 @@ PRECISIONS = ("fp32", "bf16")
 PARTS = ("fresh", "fixed")
 DEFAULT_BATCH = 64  # per rank, where neither batch nor global_batch is given
 DEFAULT_EPOCHS = 5  # where neither epochs nor steps is given
+DEFAULT_COLLECTIVE = "auto"  # where none is given and the strategy takes any
 
 
 def _at_least(low: float) -> Check:
@@ -78,7 +79,13 @@ class RunConfig:
 
     strategy: str = option("ddp", "how ranks cooperate", "how replicas learn together", None, STRATEGIES)
     strategy_options: Options = option({}, "how ranks cooperate", "options of the strategy: bucket_mb=8")
-    collective: str = option("native", "how ranks cooperate", "how tensors are combined", None, COLLECTIVES)
+    collective: str | None = option(
+        None,
+        "how ranks cooperate",
+        f"how tensors are combined (default {DEFAULT_COLLECTIVE}, or the first that the strategy takes)",
+        None,
+        COLLECTIVES,
+    )
     collective_options: Options = option({}, "how ranks cooperate", "options of the collective")
     sync_batchnorm: bool = option(
         False, "how ranks cooperate", "batch norm by the statistics of all ranks' samples, not of each alone"
@@ -178,6 +185,11 @@ class RunConfig:
         """Plain values in the order of the fields (None = not given)."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
+
+
+def usual_collective(strategy: Any) -> str:
+    """What a strategy's class is used over where nobody names one: the first it takes, else the default."""
+    return str(next(iter(getattr(strategy, "collectives", None) or [DEFAULT_COLLECTIVE])))
 
 
 def _check_field(field: dataclasses.Field[Any], value: Any) -> None:

@@ -37,7 +37,9 @@ class StudyConfig:
         ("strong",), "axes", "strong (fixed global batch), weak (fixed batch per rank), or both"
     )
     strategies: tuple[str, ...] = option(("ddp",), "axes", "strategies")
-    collectives: tuple[str, ...] = option(("native",), "axes", "collectives")
+    collectives: tuple[str, ...] = option(
+        (), "axes", "collectives (default: as of `paceline train`, by the strategy)"
+    )
     batches: tuple[int, ...] = option(
         (128,), "axes", "batches: of the whole step (strong), of one rank (weak)"
     )
@@ -56,7 +58,8 @@ class StudyConfig:
         _check_axis("batches", self.batches, 1, 10**9)
         _check_names("scaling", self.scaling, SCALINGS)
         _check_names("strategies", self.strategies, STRATEGIES.names())
-        _check_names("collectives", self.collectives, COLLECTIVES.names())
+        if self.collectives:
+            _check_names("collectives", self.collectives, COLLECTIVES.names())
         if not 1 <= self.repeats <= 1000:
             raise ConfigError(f"repeats = {self.repeats} must be between 1 and 1000")
         if any(not 0 < target < 1 for target in self.targets):

@@ -63,7 +63,10 @@ class Meter:
         """One collective, from this rank's arrival to its return."""
         self.calls += 1
         self.bytes += nbytes
-        self.expose(arrived, left)
+        self.seconds += left - arrived  # `expose`, written out: this is called in every step
+        self.left = left
+        if self.arrived is None:
+            self.arrived = arrived
 
     def expose(self, arrived: float, left: float) -> None:
         """Training stood still from `arrived` to `left`."""

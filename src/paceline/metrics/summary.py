@@ -133,6 +133,7 @@ def _identity(story: Story) -> dict[str, Any]:
         "scaling": start.get("scaling"),
         "variant": start.get("variant"),
         **{name: config[name] for name in copied},
+        "collective_uses": start.get("collective_uses", ""),
         "ranks": plan["ranks"],
         "nodes": plan["nodes"],
         "threads_per_rank": plan["threads_per_rank"],

@@ -26,6 +26,7 @@ HYPER_PARAMETERS = (
     ("epochs", "epochs"),
     ("steps", "steps (updates)"),
     ("samples", "training samples consumed"),
+    ("collective_uses", "what the collective chose"),
     ("threads_per_rank", "threads per rank"),
     ("nodes", "nodes"),
     ("seed", "seeds"),

@@ -10,6 +10,8 @@ vectorised part of the optimizer's loop for every number of ranks: the same bits
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,6 +51,9 @@ class Slice:
         ]
         self.mine = slice(*(self.length // world.size * at for at in (world.rank, world.rank + 1)))
         self.parameter = nn.Parameter(values[self.mine])
+        self._mean = torch.zeros(
+            len(self.parameter), dtype=dtype
+        )  # of this slice's gradients, over the ranks
         group["params"].append(self.parameter)
 
     def install(self, virtual: int) -> None:
@@ -62,7 +67,9 @@ class Slice:
     def reduce(self) -> None:
         """The slice's gradient is the mean over the ranks; the others may read this rank's until the next
         barrier."""
-        self.parameter.grad = self._collective.reduce_scatter_lent(self._gradients[0], "avg")
+        self._collective.reduce_scatter_lent(self._gradients[0], self._mean, "avg")
+        if self.parameter.grad is not self._mean:
+            self.parameter.grad = self._mean
 
     def zero(self) -> None:
         """This rank's own gradients are zero again."""
@@ -91,6 +98,12 @@ def one_copy_of(
             parameter.data = view
     collective.barrier()
     return values
+
+
+def give_back_freed() -> None:
+    """The private parameters are free now, but glibc keeps such memory (ResNet-18: 37 MB in every rank)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def tree_sum(parts: list[Tensor]) -> Tensor:

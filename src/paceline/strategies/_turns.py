@@ -122,6 +122,6 @@ def file_lock(world: World, name: str) -> FileLock:
         os.close(made)
     path = world.agree(f"lock/{name}", path)
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    if world.store.add(f"lock/{name}/open", 1) == world.size:  # the last one to open takes its name away
+    if world.store.add(f"lock/{name}/open", 1) % world.size == 0:  # the last to open takes its name away
         Path(path).unlink()
     return FileLock(descriptor)

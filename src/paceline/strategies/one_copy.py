@@ -35,7 +35,7 @@ from paceline.strategies._base import Strategy
 from paceline.strategies._flat import check_element_wise
 from paceline.strategies._quick import quick_step
 from paceline.strategies._replica import by_type
-from paceline.strategies._slices import Slice, one_copy_of
+from paceline.strategies._slices import Slice, give_back_freed, one_copy_of
 
 
 class OneCopy(Strategy):
@@ -109,6 +109,7 @@ class OneCopy(Strategy):
         self._others = [p for p in model.parameters() if id(p) not in taken]
         for some in by_type(self._others):
             one_copy_of(some, self.world, self.collective)
+        give_back_freed()
         return module
 
     def step(self) -> None:

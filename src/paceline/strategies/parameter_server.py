@@ -11,8 +11,9 @@ async    at once, after an update by this gradient alone                        
 ssp      as async, but a trainer more than `staleness` steps ahead of the slowest waits    about that many
 
 Cost of a step: a trainer sends one push and receives one pull, each as long as the parameters plus a stamp of
-16 bytes. A server moves as much for every trainer: its link is the bottleneck, so parameters can be cut over
-`servers` = s ranks (the last ones of the world), each of which keeps 1/s. Servers train nothing.
+8 bytes and 4 a parameter group. A server moves as much for every trainer: its link is the bottleneck, so
+parameters can be cut over `servers` = s ranks (the last ones of the world), each of which keeps 1/s. Servers
+train nothing.
 
 momentum          the velocity is the server's; async and ssp lower it by the rule of _momentum.py ("scaled")
 lr_by_staleness   async and ssp: an update by a gradient that is s updates old is made with lr / (1 + s)
@@ -285,6 +286,9 @@ class ParameterServer(Strategy):
             self._versions = [int(version) for version in state["versions"]]
         else:
             self._shelf.restore(state)
+
+    def close(self) -> None:
+        self._link.close()
 
 
 def trainers_of(ranks: int, servers: int) -> int:

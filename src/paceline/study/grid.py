@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.config import RunConfig, config_hash, merged
+from paceline.config.run import usual_collective
 from paceline.config.study import StudyConfig, slug
 from paceline.errors import ConfigError
 from paceline.registry import STRATEGIES
@@ -79,12 +80,15 @@ def _variants(study: StudyConfig) -> list[_Variant]:
             _Variant(
                 f"{strategy}-{collective}", {"strategy": strategy, "collective": collective}, study.ranks
             )
-            for strategy, collective in itertools.product(study.strategies, study.collectives)
+            for strategy in study.strategies
+            for collective in study.collectives or [usual_collective(STRATEGIES.load(strategy))]
         ]
-    usual = {"strategy": study.strategies[0], "collective": study.collectives[0]}
     found = []
     for variant in study.variants:
-        keys = usual | {key: value for key, value in variant.items() if key not in ("name", "ranks")}
+        strategy = variant.get("strategy", study.strategies[0])
+        usual = study.collectives[0] if study.collectives else usual_collective(STRATEGIES.load(strategy))
+        keys = {"strategy": strategy, "collective": usual}
+        keys |= {key: value for key, value in variant.items() if key not in ("name", "ranks")}
         name = str(variant["name"])
         found.append(_Variant(slug(name), keys, variant.get("ranks", study.ranks), name))
     return found

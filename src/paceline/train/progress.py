@@ -49,6 +49,7 @@ class Shown:
         self._events = Events(folder)
         self._quiet = quiet
         self._live = not quiet and sys.stderr.isatty()
+        self._bar: Bar | None = None
         self._samples = 0
         self._drawn = 0.0
         self._accuracy = ""
@@ -64,7 +65,7 @@ class Shown:
     def step(self, done: int, samples: int, loss: float) -> None:
         self._samples += samples
         now = time.monotonic()
-        if not self._live or now - self._drawn < _REFRESH:
+        if self._bar is None or now - self._drawn < _REFRESH:
             return
         self._drawn = now
         epoch = (done - 1) // self._plan.steps_per_epoch + 1
@@ -76,7 +77,7 @@ class Shown:
         self._bar.refresh()
 
     def say(self, doing: str) -> None:
-        if self._live:
+        if self._bar is not None:
             self._bar.update(self._task, note=doing)
             self._bar.refresh()
 
@@ -97,13 +98,14 @@ class Shown:
             f"{now - self._epoch_started:.1f} s"
         )
         self._epoch_started = now
-        if self._live:
+        if self._bar is not None:
             self._bar.console.print(line)
         else:
             print(line, file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        if self._live:
+        """Twice is harmless; a bar that is not stopped leaves a terminal without its cursor."""
+        if self._bar is not None:
             self._bar.stop()
         self._events.close()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,27 +62,22 @@ class Assignment:
 def run_rank(assignment: Assignment, place: Place) -> None:
     """Join, train, record; rank 0 merges the journals when all are complete."""
     torch.set_num_threads(assignment.plan.threads_per_rank)
-    with joined(place, assignment.config.deadline) as world:
+    with joined(place, assignment.config.deadline) as world, ExitStack() as owned:
         folder = Path(world.agree("run folder", str(assignment.folder)))
         assignment = dataclasses.replace(assignment, folder=folder)
-        journal = Journal(assignment.folder, world.rank)
-        try:
-            collective = _train(assignment, place, world, journal)
-        finally:
-            journal.close()
+        with closing(Journal(assignment.folder, world.rank)) as journal:
+            collective = _train(assignment, place, world, journal, owned)
         collective.barrier()
         if world.rank == 0:
             summarise(assignment.folder)
-        collective.close()
 
 
-def _train(assignment: Assignment, place: Place, world: World, journal: Journal) -> Any:
+def _train(
+    assignment: Assignment, place: Place, world: World, journal: Journal, owned: ExitStack
+) -> Collective:
     config, plan = assignment.config, assignment.plan
     clock, meter = Clock(), Meter()
-    collective = _collective(config, world)
-    strategy: Strategy = STRATEGIES.make(
-        config.strategy, world, Measured(collective, meter), meter, options=config.strategy_options
-    )
+    collective, strategy = _cooperation(config, world, meter, owned)
     data = Resident(assignment.prepared, config.validation)
     torch.manual_seed(config.seed)
     model = build_model(config, data.shape, data.classes).to(world.device)
@@ -103,24 +99,41 @@ def _train(assignment: Assignment, place: Place, world: World, journal: Journal)
         brake=Brake(parse_slow(config.slow).get(world.rank), world.own_seed(config.seed)),
     )
     progress: Progress = Shown(assignment.folder, quiet=assignment.quiet) if world.rank == 0 else Silent()
+    owned.callback(progress.end)
     loop = Loop(
         config, plan, model, optimizer, strategy, collective, data, feed, step,
         clock, meter, journal, progress, world.device,
     )  # fmt: skip
-    journal.write("start", **_start(assignment, place, strategy, model))
+    chosen = ", ".join(collective.uses)
+    journal.write("start", **_start(assignment, place, strategy, model), collective_uses=chosen)
     if world.rank == 0:
         _note(journal, progress, plan, found)
     strategy.run(loop)
     journal.write("end", **_end(loop, meter), account=strategy.account())
-    strategy.close()
     return collective
+
+
+def _cooperation(
+    config: RunConfig, world: World, meter: Meter, owned: ExitStack
+) -> tuple[Collective, Strategy]:
+    """Collective and strategy; both are given back with `owned`, however the run ends."""
+    collective = _collective(config, world)
+    owned.callback(collective.close)
+    measured = Measured(collective, meter)
+    strategy: Strategy = STRATEGIES.make(
+        config.strategy, world, measured, meter, options=config.strategy_options
+    )
+    owned.callback(strategy.close)
+    return collective, strategy
 
 
 def _collective(config: RunConfig, world: World) -> Collective:
     """The run's, with its calls compared; one that can go on without a rank where the strategy can."""
 
     def made(some: World) -> Collective:
-        return checked(COLLECTIVES.make(config.collective, some, options=config.collective_options), some)
+        return checked(
+            COLLECTIVES.make(str(config.collective), some, options=config.collective_options), some
+        )
 
     losable = STRATEGIES.load(config.strategy).losable(config.ranks, config.strategy_options)
     return Regrouped(made, world) if losable else made(world)

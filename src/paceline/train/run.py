@@ -21,6 +21,7 @@ import torch
 
 from paceline.atomic import write_json, write_text
 from paceline.config import Plan, RunConfig, config_hash, make_plan, to_toml
+from paceline.config.run import usual_collective
 from paceline.data import Prepared, prepare
 from paceline.data.augment import check_augment, parse_augment
 from paceline.errors import ConfigError, RankFailed, UsageError
@@ -54,6 +55,7 @@ def execute(
                 f"survive: {place.launcher} ends all ranks when one dies; start with paceline train, or "
                 "leave survive out"
             )
+    config = settled(config)
     check(config)
     prepared = prepare(config.data, config.data_root, config.allow_unverified, config.data_options)
     check_data(config, prepared)
@@ -115,11 +117,18 @@ def fitted(config: RunConfig, place: Place, ranks_given: bool) -> RunConfig:
     return config.replace(ranks=place.size)
 
 
+def settled(config: RunConfig) -> RunConfig:
+    """With the collective named, so that everything that is written says which it was."""
+    if config.collective is not None:
+        return config
+    return config.replace(collective=usual_collective(STRATEGIES.load(config.strategy)))
+
+
 def check(config: RunConfig) -> None:
-    """Options against the constructors, and what a strategy says of itself."""
+    """Options of a settled configuration against the constructors, and what a strategy says of itself."""
     parse_augment(config.augment)
     MODELS.check_options(config.model, config.model_options)
-    COLLECTIVES.check_options(config.collective, config.collective_options)
+    COLLECTIVES.check_options(str(config.collective), config.collective_options)
     STRATEGIES.check_options(config.strategy, config.strategy_options)
     strategy = STRATEGIES.load(config.strategy)
     if config.sync_batchnorm:

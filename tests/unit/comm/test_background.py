@@ -107,6 +107,18 @@ def test_closing_finishes_what_is_queued_and_ends_the_thread(slow, background):
         background.start(torch.zeros(2))
 
 
+def test_a_rank_that_fails_does_not_wait_for_the_others_first(slow):
+    background = Background(slow, deadline=3600)
+    background.start(torch.zeros(2))
+    with pytest.raises(OSError, match="mine"):
+        try:
+            raise OSError("mine")
+        finally:
+            background.close()
+    slow.gate.set()
+    background.close()
+
+
 def test_the_last_tensor_is_not_kept(slow, background):
     import weakref
 
@@ -123,7 +135,7 @@ def test_the_last_tensor_is_not_kept(slow, background):
 def test_every_call_and_its_result_passes_through(slow, background):
     slow.gate.set()
     assert torch.equal(background.reduce_scatter(torch.zeros(2)), torch.ones(2))
-    assert torch.equal(background.reduce_scatter_lent(torch.zeros(2)), torch.ones(2))
+    assert torch.equal(background.reduce_scatter_lent(torch.zeros(2), torch.empty(2)), torch.ones(2))
     assert torch.equal(
         background.broadcast_(torch.zeros(2, dtype=torch.uint8)), torch.ones(2, dtype=torch.uint8)
     )

@@ -49,12 +49,12 @@ class Collective(ABC):
     """Does `start` return before the work is done? Then it pays to start early."""
     candidate: ClassVar[bool] = True
     """May `auto` measure and choose it? Not one that is there to be read or to choose."""
-    single_node: ClassVar[bool] = False
-    """Does it need all ranks on one node?"""
     compares_calls: ClassVar[bool] = False
     """Does it compare the ranks' calls by itself, at every call? Then nobody else has to."""
     link: Link | None = None
     """What it sends over, where that is a link; a decorator that counts may take its place."""
+    uses: tuple[str, ...] = ()
+    """The names of those that it sends over, where it has chosen them."""
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -89,10 +89,10 @@ class Collective(ABC):
         whole = self.all_reduce_(flat.clone(), operation)
         return whole.tensor_split(self.size)[self.rank].clone()
 
-    def reduce_scatter_lent(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
-        """The same of a tensor that nobody changes until all have come to the next `barrier`: it is lent to
-        the other ranks, which saves a meeting where they read it in place."""
-        return self.reduce_scatter(flat, operation)
+    def reduce_scatter_lent(self, flat: Tensor, out: Tensor, operation: Operation = "sum") -> Tensor:
+        """The same into `out`, of a tensor that nobody changes until all have come to the next `barrier`: it
+        is lent to the other ranks, which saves a meeting where they read it in place."""
+        return out.copy_(self.reduce_scatter(flat, operation))
 
     def allocate(self, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         """A flat tensor of zeros for repeated use; all ranks allocate the same, in the same order."""

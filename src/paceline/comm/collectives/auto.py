@@ -6,14 +6,16 @@
     every candidate constructed on all ranks ─► sizes × [first call: drop the slow] × more calls ─► slowest
     rank's median ─► the same numbers on every rank ─► table, kept in the user's cache by rank 0
 
-Candidates are the registry's collectives that say so, those that cannot be constructed left out, and across
-nodes those of one node too. Cost: one measurement of about 1.5 s per machine, version and number of ranks
-(PACELINE_AUTO_SECONDS; rank 0 says so); afterwards one look-up a call, about 1 µs, and no message.
+Candidates are the registry's collectives that say so, less those that some rank could not construct (across
+nodes, those of one node). Cost: one measurement of about 1.5 s per machine, version and number of ranks
+(PACELINE_AUTO_SECONDS; rank 0 says so); afterwards one look-up a call, about 1 µs, and no message. One rank
+alone measures nothing and takes the first that can be had.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import statistics
@@ -72,6 +74,7 @@ class Auto(Collective):
             kind: {size: self._available(name) for size, name in row.items()} for kind, row in kept.items()
         }
         self.asynchronous = any(each.asynchronous for each in self._inner.values())  # type: ignore[misc]
+        self.uses = tuple(sorted(self._inner)) if self.size > 1 else ()
 
     def all_reduce_(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
         return self._for(flat).all_reduce_(flat, operation)
@@ -85,8 +88,8 @@ class Auto(Collective):
     def reduce_scatter(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
         return self._for(flat).reduce_scatter(flat, operation)
 
-    def reduce_scatter_lent(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
-        return self._for(flat).reduce_scatter_lent(flat, operation)
+    def reduce_scatter_lent(self, flat: Tensor, out: Tensor, operation: Operation = "sum") -> Tensor:
+        return self._for(flat).reduce_scatter_lent(flat, out, operation)
 
     def allocate(self, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         return self._pick(dtype, length * dtype.itemsize).allocate(length, dtype, device)
@@ -96,6 +99,12 @@ class Auto(Collective):
 
     def barrier(self) -> None:
         self._pick(torch.float32, 0).barrier()
+
+    def labelled(self, label: str) -> Collective:
+        other = copy.copy(self)
+        other._chosen = {}
+        other._inner = {name: each.labelled(label) for name, each in self._inner.items()}
+        return other
 
     def close(self) -> None:
         for collective in self._inner.values():
@@ -118,7 +127,7 @@ class Auto(Collective):
         """Measure together; rank 0 keeps the table for the next time."""
         world, began = self._world, time.monotonic()
         budget = _budget()
-        everything = self._inner = _make(world, names)
+        everything = self._inner = _make(world, names, most=1 if world.size == 1 else None)
         if len(everything) == 1:  # nothing to choose from
             return {kind: dict.fromkeys(sizes, *everything) for kind, sizes in SIZES.items()}
         if world.rank == 0:
@@ -206,15 +215,17 @@ def candidates(world: World) -> list[str]:
         if name == __name__.rpartition(".")[2]:  # itself: being imported, perhaps for the first time
             continue
         kind: type[Collective] = COLLECTIVES.load(name)
-        if kind.candidate and not (kind.single_node and world.nodes > 1):
+        if kind.candidate:
             found.append(name)
     return found
 
 
-def _make(world: World, names: Sequence[str]) -> dict[str, Collective]:
-    """Those that every rank could construct."""
-    made = {}
+def _make(world: World, names: Sequence[str], most: int | None = None) -> dict[str, Collective]:
+    """Those that every rank could construct, the first `most` of them."""
+    made: dict[str, Collective] = {}
     for name in names:
+        if len(made) == most:
+            break
         collective = None
         with contextlib.suppress(PacelineError, ImportError, OSError):
             collective = COLLECTIVES.make(name, world)
@@ -255,8 +266,7 @@ def _kept(world: World, key: dict[str, Any], names: Sequence[str]) -> Choices | 
         with contextlib.suppress(OSError, UnicodeDecodeError):
             found = decode(path_of(cache_folder(), key).read_text(encoding="utf-8"), key, names)
             text = json.dumps(found) if found else ""
-    number = world.store.add(f"auto/{world.rank}", 1)  # a world may hold several; their texts may differ
-    text = world.agree(f"auto/table {number}", text)
+    text = world.agree("auto's table", text)
     return as_choices(json.loads(text)) if text else None
 
 

@@ -93,23 +93,26 @@ class Shm(Collective):
         return rows
 
     def reduce_scatter(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
-        return self._scattered(flat, operation, lent=False)
+        length, more = divmod(flat.numel(), self.size)
+        return self._scattered(flat, flat.new_empty(length + (self.rank < more)), operation, lent=False)
 
-    def reduce_scatter_lent(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
-        return self._scattered(flat, operation, lent=True)
+    def reduce_scatter_lent(self, flat: Tensor, out: Tensor, operation: Operation = "sum") -> Tensor:
+        length, more = divmod(flat.numel(), self.size)
+        mine = length + (self.rank < more)
+        if out.numel() != mine or out.dtype is not flat.dtype or not (out.is_cpu and out.is_contiguous()):
+            raise ConfigError(f"shm: `out` has to be {mine} {flat.dtype} in one piece, on the CPU")
+        return self._scattered(flat, out, operation, lent=True)
 
-    def _scattered(self, flat: Tensor, operation: Operation, *, lent: bool) -> Tensor:
+    def _scattered(self, flat: Tensor, out: Tensor, operation: Operation, *, lent: bool) -> Tensor:
         self._check(flat)
-        if flat.dtype not in _DTYPE or flat.dtype == torch.bool:
-            return super().reduce_scatter(flat, operation)
+        number = _DTYPE.get(flat.dtype)
+        if number is None or flat.dtype == torch.bool:
+            return out.copy_(super().reduce_scatter(flat, operation))
         whole = flat.contiguous()
-        length, more = divmod(whole.numel(), self.size)
-        mine = torch.empty(length + (self.rank < more), dtype=flat.dtype)
-        number = _DTYPE[flat.dtype]
-        x = whole.data_ptr(), mine.data_ptr(), whole.numel(), number, self._operations[operation], lent
+        x = whole.data_ptr(), out.data_ptr(), whole.numel(), number, self._operations[operation], lent
         if self._core.reduce_scatter(*x):
             self._group.fail()
-        return mine
+        return out
 
     def allocate(self, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Lies in shared memory: what is combined there is neither copied in nor out."""
