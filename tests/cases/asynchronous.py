@@ -28,11 +28,18 @@ def refused(world: World, name: str, options: dict) -> str:
 
 
 def steps(
-    world: World, name: str, options: dict, count: int, pause: list[float], collective: str = "native"
+    world: World,
+    name: str,
+    options: dict,
+    count: int,
+    pause: list[float],
+    collective: str = "native",
+    clip: float | None = None,
 ) -> dict:
     """Epochs of `count` steps; this rank sleeps pause[rank] before each. What it did and what was counted."""
     meter = Meter()
     strategy = STRATEGIES.make(name, world, COLLECTIVES.make(collective, world), meter, options=options)
+    strategy.clip_norm = clip
     net = model()
     own = sgd(net.parameters())
     step = Step(strategy.attach(net, own), strategy, Clock(), meter)

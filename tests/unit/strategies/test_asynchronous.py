@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.strategies._momentum import scaled_momentum
+from paceline.strategies._pieces import Pieces
 from paceline.strategies._server_messages import END, PUSH, Message
 
 STEPS = 12
@@ -76,6 +77,33 @@ def test_parts_on_several_servers_are_the_same_training(zygote, servers):
     more = run(zygote, 2 + servers, "parameter_server", pause=[0.0] * 5, servers=servers)
     for rank in more:
         torch.testing.assert_close(rank["flat"], one[0]["flat"], rtol=0, atol=0)
+
+
+def test_a_synchronous_server_clips_the_mean_as_ddp_does(zygote):
+    order = {
+        "function": "cases.asynchronous:steps",
+        "options": {},
+        "count": STEPS,
+        "pause": STILL,
+        "clip": 0.05,
+    }
+    (ours, *_), (ddps, *_) = (
+        zygote.run(**order, ranks=ranks, name=name) for ranks, name in ((3, "parameter_server"), (2, "ddp"))
+    )
+    torch.testing.assert_close(ours["flat"], ddps["flat"], rtol=1e-5, atol=1e-7)
+
+
+def test_pieces_of_a_lost_trainer_are_dealt_again_first():
+    pieces = Pieces()
+    pieces.begin([0, 1, 3])
+    assert [pieces.take(0), pieces.take(3)] == [3, 4]
+    pieces.lose(1)  # with its first piece under way
+    pieces.lose(1)
+    assert pieces.returned
+    assert [pieces.take(0), pieces.take(0)] == [1, 5]
+    pieces.done(3)
+    pieces.lose(3)  # it had nothing under way
+    assert (pieces.returned, pieces.dealt_again) == (False, 1)
 
 
 def test_asynchronous_trainers_take_pieces_as_they_are_ready(zygote):

@@ -181,6 +181,8 @@ def test_what_rounding_loses_is_sent_later(message, error):
         ("parameter_server", {"servers": 2}),
         ("parameter_server", {"mode": "sync", "turns": "claimed"}),
         ("parameter_server", {"backup": 1}),
+        ("parameter_server", {"survive": True}),
+        ("parameter_server", {"survive": True, "mode": "async", "turns": "dealt"}),
     ],
 )
 def test_impossible_options_are_one_line(zygote, name, options):
