@@ -18,9 +18,8 @@ train nothing.
 momentum          the velocity is the server's; async and ssp lower it by the rule of _momentum.py ("scaled")
 lr_by_staleness   async and ssp: an update by a gradient that is s updates old is made with lr / (1 + s)
 survive           async and ssp, ranks started by paceline: a trainer (but rank 0) that dies while it trains
-                  is reported and gone; its piece of the epoch is dealt again, and at the epoch's end the
-                  others compare replicas over a collective of their own. Who dies in that comparison, or as
-                  a server, ends the run
+                  is reported and gone; its piece of the epoch is dealt again, and the others evaluate among
+                  themselves. Who dies in that evaluation, or as a server, ends the run
 turns             claimed: a trainer takes the next piece of the epoch when it is ready, so a slow one takes
                   fewer (async, ssp); dealt: each has the same number of steps (sync; by choice elsewhere)
 """
@@ -47,9 +46,7 @@ from paceline.strategies._momentum import MOMENTA, scale_momentum_
 from paceline.strategies._periods import counts
 from paceline.strategies._server import Async, Policy, Server, Shelf, Sync
 from paceline.strategies._server_messages import END, IDLE, NOTHING, PUSH, Message
-
-MODES = ("sync", "async", "ssp")
-TURNS = ("auto", "claimed", "dealt")
+from paceline.strategies._server_modes import check_mode, trainers_of
 
 
 class ParameterServer(Strategy):
@@ -82,21 +79,11 @@ class ParameterServer(Strategy):
         survive: bool = False,
     ) -> None:
         super().__init__(world, collective, meter)
-        one_of("parameter_server: mode", mode, MODES)
-        one_of("parameter_server: momentum", momentum, MOMENTA)
-        one_of("parameter_server: turns", turns, TURNS)
         self._trainers = trainers_of(world.size, servers)
+        one_of("parameter_server: momentum", momentum, MOMENTA)
+        check_mode(mode, turns, staleness, survive=survive)
         if not 0 <= backup < self._trainers:
             raise ConfigError(f"parameter_server: backup = {backup} must be 0 to {self._trainers - 1}")
-        if staleness < 0:
-            raise ConfigError(f"parameter_server: staleness = {staleness} must be at least 0")
-        if mode == "sync" and turns == "claimed":
-            raise ConfigError("parameter_server: sync gives every trainer the same turns; leave out turns")
-        if survive and (mode == "sync" or turns == "dealt"):
-            raise ConfigError(
-                "parameter_server: survive needs mode = async or ssp and claimed turns, or a lost trainer's "
-                "part of the epoch would be missing"
-            )
         self._survives = survive
         self._alive = list(range(world.size))
         self._agreed = 0
@@ -289,13 +276,3 @@ class ParameterServer(Strategy):
 
     def close(self) -> None:
         self._link.close()
-
-
-def trainers_of(ranks: int, servers: int) -> int:
-    """How many of the ranks train."""
-    if not 1 <= servers < ranks:
-        raise ConfigError(
-            f"parameter_server: {ranks} rank(s) with servers = {servers} leave nobody to train; "
-            f"use at least {max(2, servers + 1)} ranks"
-        )
-    return ranks - servers
