@@ -51,8 +51,8 @@ def start(
     signal ends them at once. `grace`: seconds a rank has between KeyboardInterrupt and SIGTERM. Ranks that
     still run after `deadline` seconds are a failure. `tick` is called about once a second while they run (it
     must start no thread). `serve(port, listen_fd)` is called when all are forked and owns the descriptor;
-    what it returns is kept until they have ended. It serves the store in the place of rank 0, which then gets no
-    `listen_fd`. `may_lose`: ranks whose own death ends nobody else; those that died are returned."""
+    what it returns is kept until they have ended. It serves the store in the place of rank 0, which then gets
+    no `listen_fd`. `may_lose`: ranks whose own death ends nobody else; those that died are returned."""
     if ranks < 1:
         raise ConfigError(f"{ranks} ranks cannot be started; at least 1 is needed")
     check_forkable()
