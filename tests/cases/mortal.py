@@ -1,6 +1,7 @@
 """A model whose rank kills itself in the middle of training, so that real deaths can be had on order.
 
 --model cases.mortal:model     MORTAL = "1:7": rank 1 dies in its 7th training step, by SIGKILL
+                               MORTAL = "1:evaluating": as soon as it evaluates
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class Mortal(nn.Module):
 
     def forward(self, images):
         self.steps += self.training
-        if self.mortal and self.steps == int(self.last):
+        now = self.last == str(self.steps) if self.training else self.last == "evaluating"
+        if self.mortal and now:
             os.kill(os.getpid(), signal.SIGKILL)
         return self.layers(images)
 

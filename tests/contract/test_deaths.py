@@ -54,9 +54,20 @@ def test_a_killed_trainer_is_survived_where_that_was_promised(zygote, tmp_path, 
     assert summary["messages_by_rank"][1] is None
 
 
-def test_the_first_rank_and_servers_are_not_survived(zygote, tmp_path):
-    done = train(
-        zygote, tmp_path / "run", 3, "parameter_server", "0:30", "--strategy-options", "mode=async,survive=true"
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    "mortal", ["0:30", "1:evaluating"], ids=["the first rank", "while replicas are compared"]
+)
+def test_who_cannot_be_spared_is_named(zygote, tmp_path, mortal):
+    options = ["--strategy-options", "mode=async,survive=true"]
+    done = train(zygote, tmp_path / "run", 4, "parameter_server", mortal, *options)
     assert done.code == 1
-    assert "rank 0 was killed by SIGKILL" in done.err
+    assert f"rank {mortal[0]} was killed by SIGKILL" in done.err
+
+
+def test_a_launcher_that_ends_all_ranks_survives_nothing(zygote, tmp_path):
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
+    place = dict(zip(names, "03030", strict=True)) | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    words = ["train", "--strategy", "parameter_server", "--strategy-options", "mode=async,survive=true"]
+    done = zygote.paceline(*words, cwd=tmp_path, **place)
+    assert done.code == 2
+    assert "torchrun ends all ranks when one dies" in done.err

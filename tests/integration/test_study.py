@@ -62,8 +62,10 @@ def test_a_study_ends_with_its_report_and_goes_on_where_it_was(zygote, tmp_path,
     first = started(folder)
     lost = sorted(first)[3]
     shutil.rmtree(folder / "cells" / lost)
-    again = zygote.paceline("study", study_file, "--out", "s", cwd=tmp_path)
+    assert "At equal samples: up to" in (folder / "report.md").read_text()
+    again = zygote.paceline("study", study_file, "--out", "s", "--compare", "updates", cwd=tmp_path)
     assert again.code == 0 and "8 cells, 7 done already" in again.err
+    assert "At equal updates: up to" in (folder / "report.md").read_text()  # and no cell was run for that
     second = started(folder)
     assert second.keys() == first.keys()
     assert {name for name in second if second[name] != first[name]} <= {lost}
@@ -152,3 +154,36 @@ def test_ctrl_c_leaves_whole_cells_and_no_process(tmp_path, study_file):
     assert done.returncode == 0, done.stderr
     after = started(tmp_path / "s")
     assert len(after) == 8 and {name: after[name] for name in before} == before
+
+
+VARIANTS = """
+name = "variants"
+ranks = [2]
+batches = [60]
+[[variants]]
+name = "ddp, rank 1 slow"
+slow = "1:2"
+[[variants]]
+name = "server"
+strategy = "parameter_server"
+ranks = [3]
+[run]
+model = "mlp"
+model_options = { hidden = 8 }
+epochs = 1
+threads = 1
+"""
+
+
+def test_variants_are_cells_and_legends_of_their_own(zygote, tmp_path):
+    (tmp_path / "variants.toml").write_text(VARIANTS)
+    done = zygote.paceline("study", "variants.toml", "--out", "s", cwd=tmp_path)
+    assert done.code == 0, done.err
+    groups = json.loads((tmp_path / "s/laws.json").read_text())["groups"]
+    assert [(group["variant"], group["ranks"]) for group in groups] == [
+        ("ddp, rank 1 slow", [2]),
+        ("server", [3]),
+    ]
+    page = (tmp_path / "s/report.md").read_text()
+    for text in ("ddp, rank 1 slow, global batch 60", "server, global batch 60", "What cooperating took"):
+        assert text in page

@@ -45,15 +45,14 @@ def start(
 ) -> list[RankFailed]:
     """Run `function(place)` in `ranks` forked processes; return when it has returned in all of them.
 
-    `threads` is the number of threads per rank. `started` is the time.time() at which the command began.
-    A rank that fails ends the others within 5 s: RankFailed names it; a UsageError raised in a rank is raised
-    here as it was. SIGINT ends the ranks and raises KeyboardInterrupt, SIGTERM and SIGHUP raise
-    SystemExit(128 + number); a second signal ends them at once. `grace` is the time in seconds a rank has
-    between KeyboardInterrupt and SIGTERM. Ranks that still run after `deadline` seconds are a failure.
-    `tick` is called about once a second while they run (a progress display; it must start no thread).
-    `serve(port, listen_fd)` is called when all are forked and owns the descriptor; what it returns is kept
-    until they have ended. It serves the store in the place of rank 0, which then gets no `listen_fd`.
-    `may_lose` are ranks whose death by their own fault ends nobody else; those that died are returned."""
+    `threads` of each rank; `started`: the time.time() at which the command began. A rank that fails ends
+    the others within 5 s: RankFailed names it; a UsageError raised in a rank is raised here as it was. SIGINT
+    ends the ranks and raises KeyboardInterrupt, SIGTERM and SIGHUP raise SystemExit(128 + number); a second
+    signal ends them at once. `grace`: seconds a rank has between KeyboardInterrupt and SIGTERM. Ranks that
+    still run after `deadline` seconds are a failure. `tick` is called about once a second while they run (it
+    must start no thread). `serve(port, listen_fd)` is called when all are forked and owns the descriptor;
+    what it returns is kept until they have ended. It serves the store in the place of rank 0, which then gets
+    no `listen_fd`. `may_lose`: ranks whose own death ends nobody else; those that died are returned."""
     if ranks < 1:
         raise ConfigError(f"{ranks} ranks cannot be started; at least 1 is needed")
     check_forkable()
