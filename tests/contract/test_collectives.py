@@ -22,6 +22,7 @@ from paceline.comm.collectives import OPERATIONS, Collective
 from paceline.comm.collectives.auto import Auto
 from paceline.comm.links.thread import in_threads
 from paceline.comm.measured import Measured
+from paceline.comm.regrouped import Regrouped
 from paceline.comm.shm import unavailable
 from paceline.errors import ConfigError
 from paceline.registry import COLLECTIVES, option_hints
@@ -93,10 +94,13 @@ def test_memory_of_another_size_is_never_written(zygote):
 VERBS = {name for name, value in vars(Collective).items() if callable(value) and name[0] != "_"}
 
 
-@pytest.mark.parametrize("decorator", [Auto, Background, Checked, Measured])
+@pytest.mark.parametrize("decorator", [Auto, Background, Checked, Measured, Regrouped])
 def test_what_stands_for_another_passes_every_verb_on(decorator):
     """A default of the seam in its place would be right and slow, so nothing else would notice."""
-    assert VERBS - {"decorated"} <= vars(decorator).keys()
+    own = {"decorated", "regroup"}  # what only the outermost and the one that can do it have
+    own |= {"labelled"} if decorator is Regrouped else set()  # its users have no labels
+    assert VERBS - own <= vars(decorator).keys()
+    assert {"regroup"} <= vars(Measured).keys() & vars(Regrouped).keys()
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -94,7 +94,7 @@ def test_headings_and_figures_are_rendered(tmp_path, page):
         "Warnings",
         "Cells without a result",
     ]
-    assert document.count("<svg") == document.count('role="img"') == 18
+    assert document.count("<svg") == document.count('role="img"') == 19
     assert "4&nbsp;ranks train 2.11&nbsp;times as fast" in document
 
 

@@ -31,7 +31,7 @@ class Regrouped(Collective):
         self._make = make
         self._world = world
         self._inner = make(world)
-        self.link = self._inner.link
+        self.uses = self._inner.uses
         self.asynchronous = self._inner.asynchronous  # type: ignore[misc]  # it is what it holds
 
     def regroup(self, ranks: Sequence[int]) -> None:
@@ -42,7 +42,6 @@ class Regrouped(Collective):
         if self._inner.rank == 0:
             gone(self._world.store, self.size - self._inner.size)
         self.rank, self.size = self._inner.rank, self._inner.size
-        self.link = self._inner.link
 
     def all_reduce_(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
         return self._inner.all_reduce_(flat, operation)
@@ -55,6 +54,9 @@ class Regrouped(Collective):
 
     def reduce_scatter(self, flat: Tensor, operation: Operation = "sum") -> Tensor:
         return self._inner.reduce_scatter(flat, operation)
+
+    def reduce_scatter_lent(self, flat: Tensor, out: Tensor, operation: Operation = "sum") -> Tensor:
+        return self._inner.reduce_scatter_lent(flat, out, operation)
 
     def allocate(self, length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         return self._inner.allocate(length, dtype, device)

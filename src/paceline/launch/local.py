@@ -45,19 +45,19 @@ def start(
 ) -> list[RankFailed]:
     """Run `function(place)` in `ranks` forked processes; return when it has returned in all of them.
 
-    `threads` of each rank; `started`: the time.time() at which the command began. A rank that fails ends
-    the others within 5 s: RankFailed names it; a UsageError raised in a rank is raised here as it was. SIGINT
-    ends the ranks and raises KeyboardInterrupt, SIGTERM and SIGHUP raise SystemExit(128 + number); a second
-    signal ends them at once. `grace`: seconds a rank has between KeyboardInterrupt and SIGTERM. Ranks that
-    still run after `deadline` seconds are a failure. `tick` is called about once a second while they run (it
-    must start no thread). `serve(port, listen_fd)` is called when all are forked and owns the descriptor;
-    what it returns is kept until they have ended. It serves the store in the place of rank 0, which then gets
-    no `listen_fd`. `may_lose`: ranks whose own death ends nobody else; those that died are returned."""
+    `threads` is the number of threads per rank. `started` is the time.time() at which the command began.
+    A rank that fails ends the others within 5 s: RankFailed names it; a UsageError raised in a rank is raised
+    here as it was. SIGINT ends the ranks and raises KeyboardInterrupt, SIGTERM and SIGHUP raise
+    SystemExit(128 + number); a second signal ends them at once. `grace` is the time in seconds a rank has
+    between KeyboardInterrupt and SIGTERM. Ranks that still run after `deadline` seconds are a failure.
+    `tick` is called about once a second while they run (a progress display; it must start no thread).
+    `serve(port, listen_fd)` is called when all are forked and owns the descriptor; what it returns is kept
+    until they have ended. It serves the store in the place of rank 0, which then gets no `listen_fd`.
+    `may_lose` are ranks whose death by their own fault ends nobody else; those that died are returned."""
     if ranks < 1:
         raise ConfigError(f"{ranks} ranks cannot be started; at least 1 is needed")
     check_forkable()
     started = command_started() if started is None else started
-    _flush()  # or each rank would print what is still in the buffer
     children: list[Child] = []
     served: object = None
     with Signals() as signals:
@@ -79,11 +79,6 @@ def alone() -> Iterator[Place]:
     with socket.create_server((_ADDRESS, 0)) as listener:
         port, listen_fd = listener.getsockname()[1], os.dup(listener.fileno())
     yield _place(0, 1, port, listen_fd, command_started())
-
-
-def _flush() -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
 
 
 def check_forkable() -> None:
@@ -130,6 +125,8 @@ def _fork_all(
 ) -> object:
     """Fork the ranks, adding each to `children` as soon as it is there; returns what `serve` does."""
     launcher = os.getpid()
+    sys.stdout.flush()  # or each rank would print what is still in the buffer
+    sys.stderr.flush()
     with socket.create_server((_ADDRESS, 0), backlog=ranks + 8) as listener, signals.held_back():
         listen_fd, port = listener.fileno(), listener.getsockname()[1]
         for rank in range(ranks):

@@ -90,7 +90,8 @@ class Watch:
         may_lose: Collection[int] = (),
     ) -> None:
         self._may_lose = frozenset(may_lose)
-        self._lost: list[Failure] = []  # bad ends of ranks that may be lost: they end nobody else
+        self.lost: list[Failure] = []
+        """Bad ends of ranks that may be lost: they end nobody else."""
         self._alive = {child.rank: child for child in children}
         self._signals = signals
         self._grace = grace
@@ -104,9 +105,8 @@ class Watch:
         self._interrupted_by = 0
 
     def run(self) -> list[RankFailed]:
-        """Returns when every rank has returned; else ends them and raises what the launcher should raise.
-
-        What is returned is what became of the ranks that were lost."""
+        """Returns when every rank has returned or was lost, and what became of those that were; else ends
+        them and raises what the launcher should raise."""
         while self._alive:
             for number in self._signals.wait(self._next() - time.monotonic()):
                 self._interrupt(number)
@@ -115,7 +115,7 @@ class Watch:
             if not self._climb():
                 break
         self._finish()
-        return [RankFailed(failure.rank, failure.reason, failure.details) for failure in self._lost]
+        return [RankFailed(failure.rank, failure.reason, failure.details) for failure in self.lost]
 
     def _next(self) -> float:
         """The time at which something is to be done, should nothing happen before."""
@@ -180,7 +180,7 @@ class Watch:
             at=time.monotonic(),
         )
         if rank in self._may_lose and failure.weight == OWN and not failure.usage and not self._ladder:
-            self._lost.append(failure)
+            self.lost.append(failure)
             return
         if failure.at >= self._stopped_at:
             if failure.stopped:
@@ -201,7 +201,7 @@ class Watch:
             raise SystemExit(128 + self._interrupted_by)
         if not self._failures:
             return
-        failure = explained(cause(self._failures), self._lost)
+        failure = explained(cause(self._failures), self.lost)
         if failure.weight > TESTIMONY and self._returned:
             ranks = ", ".join(map(str, sorted(self._returned)))
             failure = replace(failure, reason=f"{failure.reason} (after rank {ranks} had returned)")

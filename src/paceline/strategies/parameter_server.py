@@ -12,14 +12,14 @@ ssp      as async, but a trainer more than `staleness` steps ahead of the slowes
 
 Cost of a step: a trainer sends one push and receives one pull, each as long as the parameters plus a stamp of
 8 bytes and 4 a parameter group. A server moves as much for every trainer: its link is the bottleneck, so
-parameters can be cut over `servers` = s ranks (the last ones of the world), each of which keeps 1/s. Servers
-train nothing.
+parameters can be cut over `servers` = s ranks (the last ones), each of which keeps 1/s and trains nothing.
 
 momentum          the velocity is the server's; async and ssp lower it by the rule of _momentum.py ("scaled")
 lr_by_staleness   async and ssp: an update by a gradient that is s updates old is made with lr / (1 + s)
 survive           async and ssp, ranks started by paceline: a trainer (but rank 0) that dies while it trains
-                  is reported and gone; its piece of the epoch is dealt again, and the others evaluate among
-                  themselves. Who dies in that evaluation, or as a server, ends the run
+                  is reported and gone; its piece of the epoch is dealt again, and at the epoch's end the
+                  others compare replicas over a collective of their own. Who dies in that comparison, or as
+                  a server, ends the run
 turns             claimed: a trainer takes the next piece of the epoch when it is ready, so a slow one takes
                   fewer (async, ssp); dealt: each has the same number of steps (sync; by choice elsewhere)
 """
@@ -38,15 +38,15 @@ from paceline.comm.collectives import Collective
 from paceline.comm.links import Counted, make_link
 from paceline.comm.world import World
 from paceline.data.shard import seat_slice
-from paceline.errors import ConfigError, one_of
+from paceline.errors import ConfigError
 from paceline.metrics.clock import Meter
 from paceline.strategies._base import Loop, Seats, Strategy
 from paceline.strategies._flat import check_element_wise, flattened, next_places
-from paceline.strategies._momentum import MOMENTA, scale_momentum_
+from paceline.strategies._momentum import scale_momentum_
 from paceline.strategies._periods import counts
 from paceline.strategies._server import Async, Policy, Server, Shelf, Sync
 from paceline.strategies._server_messages import END, IDLE, NOTHING, PUSH, Message
-from paceline.strategies._server_modes import check_mode, trainers_of
+from paceline.strategies._server_options import check_choices, check_numbers, trainers_of
 
 
 class ParameterServer(Strategy):
@@ -80,10 +80,8 @@ class ParameterServer(Strategy):
     ) -> None:
         super().__init__(world, collective, meter)
         self._trainers = trainers_of(world.size, servers)
-        one_of("parameter_server: momentum", momentum, MOMENTA)
-        check_mode(mode, turns, staleness, survive=survive)
-        if not 0 <= backup < self._trainers:
-            raise ConfigError(f"parameter_server: backup = {backup} must be 0 to {self._trainers - 1}")
+        check_choices(mode, momentum, turns, survive=survive)
+        check_numbers(staleness, backup, self._trainers)
         self._survives = survive
         self._alive = list(range(world.size))
         self._agreed = 0
