@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -38,10 +39,11 @@ def test_a_killed_rank_ends_the_run_and_is_named(zygote, tmp_path, name):
 )
 def test_a_killed_trainer_is_survived_where_that_was_promised(zygote, tmp_path, ranks, options):
     done = train(
-        zygote, tmp_path / "run", ranks, "parameter_server", "1:30", "--strategy-options", f"{options},survive=true"
+        zygote, tmp_path / "run", ranks, "parameter_server", "1:10", "--strategy-options", f"{options},survive=true"
     )  # fmt: skip
     assert done.code == 0, done.err
-    assert "rank 1 died in epoch 1; the others go on without it" in done.err
+    # In which epoch its tenth step is, is for the order in which trainers come to say.
+    assert re.search(r"rank 1 died in epoch \d; the others go on without it", done.err)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["lost_ranks"] == [1]
     assert [text for text in summary["warnings"] if "rank 1 was killed by SIGKILL" in text]
@@ -55,7 +57,7 @@ def test_a_killed_trainer_is_survived_where_that_was_promised(zygote, tmp_path, 
 
 
 @pytest.mark.parametrize(
-    "mortal", ["0:30", "1:evaluating"], ids=["the first rank", "while replicas are compared"]
+    "mortal", ["0:10", "1:evaluating"], ids=["the first rank", "while replicas are compared"]
 )
 def test_who_cannot_be_spared_is_named(zygote, tmp_path, mortal):
     options = ["--strategy-options", "mode=async,survive=true"]

@@ -17,8 +17,9 @@ parameters can be cut over `servers` = s ranks (the last ones), each of which ke
 momentum          the velocity is the server's; async and ssp lower it by the rule of _momentum.py ("scaled")
 lr_by_staleness   async and ssp: an update by a gradient that is s updates old is made with lr / (1 + s)
 survive           async and ssp, ranks started by paceline: a trainer (but rank 0) that dies while it trains
-                  is reported and gone; its piece of the epoch is dealt again, and the others evaluate among
-                  themselves. Who dies in that evaluation, or as a server, ends the run
+                  is reported and gone; its piece of the epoch is dealt again, and at the epoch's end the
+                  others compare replicas over a collective of their own. Who dies in that comparison, or as
+                  a server, ends the run
 turns             claimed: a trainer takes the next piece of the epoch when it is ready, so a slow one takes
                   fewer (async, ssp); dealt: each has the same number of steps (sync; by choice elsewhere)
 """
