@@ -37,12 +37,15 @@ class Signals:
                 self._old[number] = signal.signal(number, _nothing)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for number, handler in self._old.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         signal.set_wakeup_fd(self._old_fd)
+        unread = self.wait(0) if kind is None else []
         os.close(self._reader)
         os.close(self._writer)
+        for number in unread[:1]:  # it came after the last look: whoever handles it now must hear of it
+            signal.raise_signal(number)
 
     def wait(self, seconds: float) -> list[int]:
         """The ending signals that came; returns early at any signal, so also when a rank ends."""
