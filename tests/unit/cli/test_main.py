@@ -77,7 +77,7 @@ def test_every_command_explains_itself(command, capsys):
         (["study", "--repeats", "0"], "repeats = 0 must be between"),
         (["study", "--lr", "-1"], "lr = -1.0 must be a positive number"),
         (["study", "--targets", "90"], "accuracies between 0 and 1"),
-        (["study", "--batches", "2"], "cell strong-ddp-native-p4-b2: global_batch = 2 gives 4 ranks less than one"),
+        (["study", "--batches", "2"], "cell strong-ddp-auto-p4-b2: global_batch = 2 gives 4 ranks less than one"),
         (["study", "--strategies", "single", "--ranks", "2"], "no cell is possible"),
         (["study", "."], ". is a folder"),
         (["study", "--out", "/dev/null/x"], "/dev/null/x: Not a directory"),
