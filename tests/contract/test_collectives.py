@@ -30,7 +30,7 @@ from paceline.registry import COLLECTIVES, option_hints
 NAMES = COLLECTIVES.names()
 OVER_LINKS = [name for name in NAMES if "link" in option_hints(COLLECTIVES.load(name))]
 WITHOUT_LINKS = [name for name in NAMES if name not in OVER_LINKS]
-SIZES = [1, 2, 3, 4, 5, 7, 8, 13]
+SIZES = [1, 2, 3, 4, 5, *(pytest.param(p, marks=pytest.mark.slow) for p in (7, 8, 13))]
 LENGTHS = [0, 1, 2, 5, 16, 257, 65537]
 KINDS = [str(dtype).removeprefix("torch.") for dtype in DTYPES]
 FEW_KINDS = ["float32", "bfloat16", "int64"]

@@ -84,6 +84,7 @@ def test_what_one_rank_cannot_count_is_unknown():
     assert rows.rows_of([{"cells": [cell]} for cell in cells], [])[0]["messages"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 @pytest.mark.parametrize("ranks", [2, 3])  # with and without a core each, where there are two
 def test_the_command_writes_a_list_of_rows(zygote, tmp_path, ranks):

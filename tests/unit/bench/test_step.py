@@ -83,6 +83,7 @@ def test_memory_that_ranks_share_counts_once_a_node():
     assert row["pss_bytes_a_node"] == 40 and row["gradients_bytes_a_node"] == 14
 
 
+@pytest.mark.slow
 def test_a_measurement_with_real_ranks(zygote, tmp_path):
     """One physical copy of the parameters for any number of ranks, p copies for ddp; counted and told."""
     done = zygote.paceline(

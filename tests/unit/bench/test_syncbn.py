@@ -67,6 +67,7 @@ def test_refused(wrong, said):
         Wanted(**wrong)
 
 
+@pytest.mark.slow
 def test_a_small_grid(zygote, tmp_path):
     done = zygote.paceline(
         "bench", "syncbn", "--ranks", 2, "--features", "8,16", "--batch", "5", "--seconds", 0.05, "--no-memory", "--json",

@@ -95,6 +95,7 @@ def test_buffers_by_each_choice(zygote, choice, every_step):
     assert agreed == (every_step and choice != "own")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["bf16", "fp16"])
 def test_error_feedback_converges_where_plain_rounding_does_not(zygote, compression):
     exact, fed, rounded = (
