@@ -163,7 +163,7 @@ def test_the_others_in_shared_memory(zygote, size):
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["own", "default"])
-@pytest.mark.parametrize("size", [1, 3, 4])
+@pytest.mark.parametrize("size", [1, 3, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_others_by_real_ranks(zygote, name, size, own):
     lengths, kinds = [0, 11, 300], ["float32", "int64", "int16"]
@@ -183,6 +183,7 @@ PLAIN_NAMES = [
 ]  # gloo itself, and what may choose it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLAIN_NAMES)
 @settings(max_examples=4, deadline=None, derandomize=True, phases=[Phase.generate])
 @given(cases=st.lists(CASE, min_size=12, max_size=25))

@@ -133,6 +133,7 @@ def test_a_testimony_names_the_silent_rank(script):
     assert (said["rank"], said["text"]) == (2, "rank 2 fell silent in all_reduce")
 
 
+@pytest.mark.slow
 def test_stopped_and_stubborn_ranks_are_killed(script, gone):
     _, said = script.run(
         case(
