@@ -13,12 +13,14 @@ where nothing has changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from paceline.comm.collectives import Collective
 
+AnyTensor = TypeVar("AnyTensor", bound=Tensor)
 Allocate = Callable[[int, torch.dtype, torch.device], Tensor]
 
 
@@ -115,15 +117,20 @@ def average_together(collective: Collective, tensors: Sequence[Tensor]) -> None:
 
 
 def _together(tensors: Sequence[Tensor], combine: Callable[[Tensor], object]) -> None:
-    kinds: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
-    for tensor in tensors:
-        kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
     with torch.no_grad():
-        for group in kinds.values():
+        for group in by_type(tensors):
             flat = torch.cat([t.detach().reshape(-1) for t in group])
             combine(flat)
             for tensor, piece in zip(group, flat.split([t.numel() for t in group]), strict=True):
                 tensor.copy_(piece.view(tensor.shape))
+
+
+def by_type(tensors: Iterable[AnyTensor]) -> list[list[AnyTensor]]:
+    """Tensors that can share one flat tensor, in their order."""
+    kinds: dict[tuple[torch.dtype, torch.device], list[AnyTensor]] = {}
+    for tensor in tensors:
+        kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+    return list(kinds.values())
 
 
 def laid_out_like(parameter: Tensor, piece: Tensor) -> Tensor:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from paceline.errors import ConfigError
-from paceline.strategies._buckets import Bucket
-from paceline.strategies._replica import by_type, views_of
+from paceline.strategies._buckets import Bucket, by_type
+from paceline.strategies._replica import views_of
 
 ELEMENT_WISE = frozenset(
     ["ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"]

@@ -9,16 +9,13 @@ One flat tensor a type; nearly every model has one type.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from paceline.comm.collectives import Collective
-from paceline.strategies._buckets import laid_out_like
-
-AnyTensor = TypeVar("AnyTensor", bound=Tensor)
+from paceline.strategies._buckets import by_type, laid_out_like
 
 
 class Replica:
@@ -44,11 +41,3 @@ def views_of(flat: Tensor, tensors: Sequence[Tensor]) -> None:
             view = laid_out_like(tensor, piece)
             view.copy_(tensor)
             tensor.data = view
-
-
-def by_type(tensors: Iterable[AnyTensor]) -> list[list[AnyTensor]]:
-    """Tensors that can share one flat tensor, in their order."""
-    kinds: dict[tuple[torch.dtype, torch.device], list[AnyTensor]] = {}
-    for tensor in tensors:
-        kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
-    return list(kinds.values())

@@ -34,6 +34,7 @@ from paceline.comm.world import World
 from paceline.errors import ConfigError, one_of
 from paceline.metrics.clock import Meter
 from paceline.strategies._base import Strategy
+from paceline.strategies._buckets import by_type
 from paceline.strategies._flat import check_element_wise, flattened
 from paceline.strategies._momentum import MOMENTA, scale_momentum_
 from paceline.strategies._periods import counted, counts
@@ -69,7 +70,7 @@ class Hogwild(Strategy):
         self._momentum = momentum
         self._bound = bound
         self._trusted = element_wise
-        self._lock = file_lock(world, "hogwild") if lock else contextlib.nullcontext()
+        self._lock = file_lock(world, "hogwild") if lock else None
         self._staleness: Counter[int] = Counter()
         self._overlapping = 0
 
@@ -78,9 +79,8 @@ class Hogwild(Strategy):
         module = super().attach(model, optimizer)
         self._groups = flattened(optimizer, lambda some: one_copy_of(some, self.world, self.collective))
         taken = {id(p) for group in self._groups for p in group.bucket.parameters}
-        for parameter in model.parameters():
-            if id(parameter) not in taken:
-                one_copy_of([parameter], self.world, self.collective)
+        for some in by_type(p for p in model.parameters() if id(p) not in taken):
+            one_copy_of(some, self.world, self.collective)
         if self._momentum == "scaled":
             scale_momentum_(optimizer, self.world.size)
         self._turns = Turns(self.world, shared(self.world, Turns.nbytes(self.world.size)))
@@ -91,7 +91,7 @@ class Hogwild(Strategy):
         for group in self._groups:
             group.ready()
         self.clip()
-        with self._lock, self._turns.updating() as turn:
+        with self._lock or contextlib.nullcontext(), self._turns.updating() as turn:
             self._staleness[turn.others - self._read] += 1
             self.optimizer.step()
         self._overlapping += turn.overlapped
@@ -124,5 +124,5 @@ class Hogwild(Strategy):
         self._overlapping = int(state["overlapping"])
 
     def close(self) -> None:
-        if hasattr(self._lock, "close"):
+        if self._lock is not None:
             self._lock.close()

@@ -32,9 +32,9 @@ from paceline.data.shard import seat_slice
 from paceline.errors import ConfigError
 from paceline.metrics.clock import Meter
 from paceline.strategies._base import Strategy
+from paceline.strategies._buckets import by_type
 from paceline.strategies._flat import check_element_wise
 from paceline.strategies._quick import quick_step
-from paceline.strategies._replica import by_type
 from paceline.strategies._slices import Slice, give_back_freed, one_copy_of
 
 
