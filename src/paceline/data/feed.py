@@ -43,7 +43,7 @@ class Feed:
         self.spec = parse_augment(augment)
         check_augment(self.spec, part.shape)
         self.seed = order.seed if seed is None else seed
-        self._shuffled: tuple[int, Indices] | None = None
+        self._shuffled: tuple[tuple[int, int], Indices] | None = None
 
     def epoch(
         self, epoch: int, global_batch: int, seats: Seats = ((0, 1),), position: int = 0
@@ -55,8 +55,9 @@ class Feed:
 
     def step(self, epoch: int, number: int, global_batch: int, seats: Seats) -> Batch:
         """The seats' part of step `number` of an epoch."""
-        if self._shuffled is None or self._shuffled[0] != epoch:
-            self._shuffled = epoch, self.order.epoch(epoch, global_batch)
+        wanted = epoch, global_batch
+        if self._shuffled is None or self._shuffled[0] != wanted:
+            self._shuffled = wanted, self.order.epoch(*wanted)
         position = number * global_batch
         return self._batch(self._shuffled[1][position : position + global_batch], epoch, position, seats)
 
