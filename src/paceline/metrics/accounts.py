@@ -46,12 +46,11 @@ def costs(stories: list[Story]) -> dict[str, Any]:
     }
 
 
-def cooperation(stories: list[Story], samples: int) -> dict[str, Any]:
-    """What the strategy counted over all ranks: updates, rounds, staleness, who was waited for."""
+def cooperation(stories: list[Story], samples: int, matrix: NDArray[np.float64] | None) -> dict[str, Any]:
+    """What the strategy counted over all ranks: updates, rounds, staleness; and by `waits`, for whom."""
     accounts = [story.end.get("account", {}) for story in stories]
     steps = stories[0].end["steps"]
     updates = next((account["updates"] for account in accounts if "updates" in account), steps)
-    matrix = waits(stories)
     waited_for = None if matrix is None else matrix.sum(axis=0).tolist()
     for account in accounts:
         waited_for = account.get("waited_for", waited_for)

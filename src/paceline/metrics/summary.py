@@ -35,9 +35,10 @@ def summarise(folder: Path) -> dict[str, Any]:
     epochs = epoch_table(stories)
     for name in ARRAYS:
         _save_array(folder / f"{name}.npy", epochs[name])
-    lengths = _lengths(stories, epochs)
-    summary = _identity(stories[0]) | lengths | _times(stories, epochs, lengths["samples"])
-    summary |= _quality(stories[0], epochs) | costs(stories) | cooperation(stories, lengths["samples"])
+    lengths, waited = _lengths(stories, epochs), waits(stories)
+    summary = _identity(stories[0]) | lengths | _times(stories, epochs, lengths["samples"], waited)
+    summary |= _quality(stories[0], epochs) | costs(stories)
+    summary |= cooperation(stories, lengths["samples"], waited)
     summary |= _reached(stories[0], summary["updates"])
     summary["warnings"] = list(dict.fromkeys(note for story in stories for note in story.notes))
     summary["lost_ranks"] = sorted(line["rank"] for line in stories[0].lost)
@@ -81,10 +82,12 @@ def seconds_to(target: float, test_accuracy: Floats, epoch_seconds: Floats) -> f
     return float(np.sum(epoch_seconds[: reached[0] + 1])) if reached.size else None
 
 
-def _times(stories: list[Story], epochs: Mapping[str, Floats], samples: int) -> dict[str, Any]:
+def _times(
+    stories: list[Story], epochs: Mapping[str, Floats], samples: int, waited: Floats | None
+) -> dict[str, Any]:
     ended = [bool(story.end) for story in stories]
-    phases = _phases(stories, float(epochs["seconds"].sum()))
     train = float(epochs["seconds"].sum())
+    phases = _phases(stories, train, waited)
     start, end = stories[0].start, stories[0].end
     return {
         "train_seconds": train,
@@ -98,9 +101,8 @@ def _times(stories: list[Story], epochs: Mapping[str, Floats], samples: int) -> 
     }
 
 
-def _phases(stories: list[Story], train_seconds: float) -> dict[str, list[float]]:
+def _phases(stories: list[Story], train_seconds: float, matrix: Floats | None) -> dict[str, list[float]]:
     """Seconds by phase and rank; for each rank that was not lost they add up to the wall time of training."""
-    matrix = waits(stories)
     waited = [0.0] * len(stories) if matrix is None else matrix.sum(axis=1).tolist()
     found: dict[str, list[float]] = {name: [] for name in SHOWN_PHASES}
     for story, wait in zip(stories, waited, strict=True):
